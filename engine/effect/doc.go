@@ -1,0 +1,23 @@
+// Package effect holds the rules of one intended side effect on the outside
+// world as pure functions over values. An effect is reserved before its code
+// starts, so that a crash in between is seen afterwards.
+//
+// # Rules
+//
+//   - effect/key: the key is run, effect type, the author's name, the full node
+//     path, the visit and the declared retry. A repeat after an interruption
+//     keeps it.
+//   - effect/fingerprint: one key asks for one thing. The same key with another
+//     fingerprint is a conflict.
+//   - effect/table: only the cells of [Table] that are not refusals are legal.
+//     Applied and rejected are final.
+//   - effect/recovery: a pending effect whose worker was lost is observed where
+//     the author declared how, run again where the author declared it
+//     repeatable, and otherwise ambiguous.
+//   - effect/ambiguous: an ambiguous effect becomes applied or rejected only by
+//     observation or by a person with evidence.
+//   - effect/token: a receipt carries the token of the newest reservation. It is
+//     accepted also after the run has ended or changed owner. One that comes
+//     after the effect became ambiguous is evidence for the person and settles
+//     nothing.
+package effect

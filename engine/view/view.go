@@ -1,0 +1,210 @@
+// Package view turns the facts of a run into the one live view that every
+// client and handler uses (rule view/one). It is a pure function: the view is
+// computed, never stored, and reading it grants nothing.
+package view
+
+import (
+	"example.com/piworkflows/engine/run"
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/intents"
+	"example.com/piworkflows/launch"
+)
+
+// Facts are the rows of one run. Each has one owner; none is inferred from
+// another.
+type Facts struct {
+	Now      launch.Now
+	Launch   launch.Launch
+	Run      *run.Run         // nil before the run has a record
+	Session  *session.Session // nil when headless
+	Messages []session.Message
+	Intents  []intents.Intent // pending
+}
+
+// Status is the one label of a run.
+type Status string
+
+// The statuses. Precedence: ended, paused, ambiguous, waiting, running, queued.
+const (
+	Queued    Status = "queued"
+	Running   Status = "running"
+	Waiting   Status = "waiting"
+	Paused    Status = "paused"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	TimedOut  Status = "timed_out"
+	Cancelled Status = "cancelled"
+	Ambiguous Status = "ambiguous"
+)
+
+// View is what a client shows of a run.
+type View struct {
+	Workflow    string            `json:"workflow"`
+	Run         launch.RunID      `json:"runId"`
+	Status      Status            `json:"status"`
+	LaunchState string            `json:"launchState"`
+	WaitsFor    string            `json:"waitsFor,omitempty"`  // who or what is waited for
+	Node        string            `json:"node,omitempty"`      // where the run stands
+	Error       *launch.SafeError `json:"-"`                   // of a failed run
+	ErrorCode   string            `json:"errorCode,omitempty"` // see Error
+	ErrorText   string            `json:"error,omitempty"`
+	Owner       string            `json:"owner,omitempty"`    // live, expired
+	Turn        string            `json:"turn,omitempty"`     // owed, sending, blocked
+	Session     string            `json:"session,omitempty"`  // connected, idle, busy, held, disconnected
+	Actions     []string          `json:"actions,omitempty"`  // that would be accepted now
+	Recovery    string            `json:"recovery,omitempty"` // what a lost host would lead to
+	Revision    uint64            `json:"revision"`           // changes whenever the view may have
+	RunRevision uint64            `json:"runRevision"`        // what commands use
+	Created     string            `json:"createdAt"`
+	Finished    string            `json:"finishedAt,omitempty"`
+}
+
+// Of computes the view.
+func Of(f Facts) View {
+	l := &f.Launch
+	v := View{
+		Workflow: l.Workflow, Run: l.ID, Status: status(&f), LaunchState: l.State.String(),
+		Revision: l.Events, Created: l.Created.String(), Actions: Actions(f),
+	}
+	if l.Finished != 0 {
+		v.Finished = l.Finished.String()
+	}
+	if !l.Error.IsZero() {
+		e := l.Error
+		v.Error, v.ErrorCode, v.ErrorText = &e, string(e.Code), e.Message
+	}
+	if f.Run != nil {
+		v.RunRevision = f.Run.Revision
+		if !l.State.Terminal() {
+			v.Node = f.Run.Node
+		}
+	}
+	if l.State.Claimed() {
+		v.Owner = "live"
+		if l.Claim.Expired(f.Now) {
+			v.Owner = "expired"
+		}
+		v.Recovery = recovery(&f)
+	}
+	if f.Session != nil {
+		v.Revision += f.Session.Events
+		v.Session = activity(f.Session, f.Now)
+		v.Turn = turn(&f)
+	}
+	v.WaitsFor = waits(&f)
+	return v
+}
+
+func status(f *Facts) Status {
+	l := &f.Launch
+	switch l.State {
+	case launch.Done:
+		return Completed
+	case launch.Failed:
+		if l.Error.Code == launch.CodeTimedOut {
+			return TimedOut
+		}
+		return Failed
+	case launch.Cancelled:
+		return Cancelled
+	}
+	switch {
+	case l.Paused || l.Park == launch.ParkPaused:
+		return Paused
+	case l.Attention == launch.EffectAmbiguous:
+		return Ambiguous
+	case l.Park == launch.ParkWaiting || l.Park == launch.ParkAttention:
+		return Waiting
+	case l.State == launch.Running:
+		return Running
+	}
+	return Queued
+}
+
+func waits(f *Facts) string {
+	l := &f.Launch
+	switch {
+	case l.State.Terminal():
+		return ""
+	case l.Paused || l.Park == launch.ParkPaused:
+		return "a person to resume it"
+	case l.Park == launch.ParkAttention:
+		return "a person to resume, cancel or restart it (" + l.Attention.String() + ")"
+	case l.Park == launch.ParkWaiting:
+		return "an answer to its request"
+	case l.State.Claimed() && l.Claim.Expired(f.Now):
+		return "its host to return, or another to take over"
+	case l.State.Claimed():
+		return ""
+	case f.Session != nil && !l.HasRecord():
+		if why := f.Session.Boundary(f.Now); why != "" {
+			return "the boundary of its session: " + why
+		}
+	case f.Session != nil && !f.Session.Connected():
+		return "its session to connect"
+	}
+	return "a free slot"
+}
+
+func activity(s *session.Session, now launch.Now) string {
+	switch {
+	case !s.Connected():
+		return "disconnected"
+	case s.Held:
+		return "held"
+	case s.Free(now):
+		return "idle"
+	case s.Pending && s.Idle:
+		return "input pending"
+	}
+	return "busy"
+}
+
+func turn(f *Facts) string {
+	out := ""
+	for i := range f.Messages {
+		switch m := &f.Messages[i]; {
+		case m.State == session.Blocked:
+			return "blocked"
+		case m.State == session.Pending && m.Attempts > 0:
+			out = "sending"
+		}
+	}
+	if out == "" && len(f.Intents) > 0 {
+		out = "owed"
+	}
+	return out
+}
+
+func recovery(f *Facts) string {
+	l := &f.Launch
+	switch {
+	case !l.HasRecord():
+		return "starts again"
+	case l.Strikes > 0:
+		return "asks a person unless progress is saved first"
+	}
+	return "goes on from the last accepted output"
+}
+
+// Actions returns the actions on the run that its rules accept now.
+func Actions(f Facts) []string {
+	l := &f.Launch
+	var all []string
+	for _, a := range [...]struct {
+		name    string
+		command launch.Command
+	}{
+		{"cancel", launch.CancelCommand{Actor: launch.Person}},
+		{"pause", launch.PauseCommand{Actor: launch.Person}},
+		{"resume", launch.ResumeCommand{Actor: launch.Person}},
+	} {
+		if a.name == "resume" && l.Attention == launch.EffectAmbiguous || a.name == "pause" && l.Paused {
+			continue
+		}
+		if _, _, err := launch.Apply(*l, a.command, f.Now); err == nil {
+			all = append(all, a.name)
+		}
+	}
+	return all
+}

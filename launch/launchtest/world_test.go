@@ -1,0 +1,128 @@
+package launchtest_test
+
+import (
+	"testing"
+
+	"example.com/piworkflows/launch"
+	"example.com/piworkflows/launch/launchtest"
+	"pgregory.net/rapid"
+)
+
+// TestSequencesAreHalfLegal counts over 10^4 drawn operations: 35 to 65 % are
+// accepted, and every edge is taken by every command that the table names.
+func TestSequencesAreHalfLegal(t *testing.T) {
+	const worlds, ops = 100, 100
+	sequence := rapid.Custom(func(t *rapid.T) launchtest.Trace {
+		w := launchtest.NewWorld()
+		for range ops {
+			w.Do(launchtest.Draw(t, w))
+		}
+		return w.Trace
+	})
+	accepted := 0
+	type edge struct {
+		from, to launch.State
+		by       launch.CommandKind
+	}
+	taken := map[edge]int{}
+	refused := map[launch.Kind]int{}
+	for seed := range worlds {
+		for _, e := range sequence.Example(seed) {
+			if e.Err == nil {
+				accepted++
+			} else {
+				refused[kindOf(e.Err)]++
+			}
+			for _, ev := range e.Events {
+				taken[edge{ev.From, ev.To, e.Kind()}]++
+			}
+		}
+	}
+	t.Logf("%d of %d accepted, refused by kind: %v", accepted, worlds*ops, refused)
+	if percent := accepted * 100 / (worlds * ops); percent < 35 || percent > 65 {
+		t.Errorf("%d %% of the operations are legal; it must be 35 to 65", percent)
+	}
+	for _, e := range launch.Table() {
+		for _, c := range e.By {
+			if n := taken[edge{e.From, e.To, c}]; n == 0 {
+				t.Errorf("%s -> %s by %s is never taken", e.From, e.To, c)
+			} else {
+				t.Logf("%s -> %s by %s: %d", e.From, e.To, c, n)
+			}
+		}
+	}
+	for _, k := range []launch.Kind{launch.ErrInvalid, launch.ErrNotAllowed, launch.ErrNotFound, launch.ErrConflict, launch.ErrStale, launch.ErrEnded, launch.ErrExpired, launch.ErrPaused, launch.ErrSessionBusy} {
+		if refused[k] == 0 {
+			t.Errorf("nothing is ever refused as %s", k)
+		}
+	}
+}
+
+func kindOf(err error) launch.Kind {
+	for _, k := range launch.Kinds() {
+		if is(err, k) {
+			return k
+		}
+	}
+	return 0
+}
+
+// TestInvariants runs generated sequences and checks every invariant.
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := launchtest.NewWorld()
+		t.Repeat(map[string]func(*rapid.T){
+			"op": func(t *rapid.T) {
+				op := launchtest.Draw(t, w)
+				t.Log(op)
+				if _, err := w.Do(op); err != nil {
+					if err := launchtest.SecretHidden(launchtest.Secret, err); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+			"": func(t *rapid.T) {
+				if err := launchtest.CheckRows(w.Launches); err != nil {
+					t.Fatal(err)
+				}
+				for i := range w.Launches {
+					if err := launchtest.RecordAgrees(&w.Launches[i], w.Records[i].Status); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+		})
+		if err := w.Trace.Check(); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range w.Trace {
+			for _, secret := range []string{launchtest.Secret, "token-"} {
+				if err := launchtest.SecretHidden(secret, e.After, e.Events, e.Err); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// TestAnyCommandOnAnyLaunch: whatever a confused caller sends, nothing panics,
+// a refusal changes nothing, and what is accepted keeps the invariants.
+func TestAnyCommandOnAnyLaunch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := launchtest.NewWorld()
+		for range rapid.IntRange(1, 20).Draw(t, "history") {
+			w.Do(launchtest.Draw(t, w))
+		}
+		if len(w.Launches) == 0 {
+			t.Skip("no launch")
+		}
+		l := w.Launches[rapid.IntRange(0, len(w.Launches)-1).Draw(t, "launch")]
+		w.Do(launchtest.Op{Run: l.ID, Command: launchtest.Commands().Draw(t, "command")})
+		if err := w.Trace.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := launchtest.CheckRows(w.Launches); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,316 @@
+package store
+
+import (
+	"time"
+
+	"example.com/piworkflows/engine/follow"
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/intents"
+	"example.com/piworkflows/launch"
+)
+
+// Start reserves a run. Answer: [Started], which is an acknowledgement: the
+// launch is durable with its final id.
+//
+// Refused are a busy session (a live run, or a pending eligible post-workflow
+// intent of another run whose message is not blocked), a chain that is over its
+// budget, a request key used with other content, and bad input. A refusal
+// leaves no row.
+type Start struct {
+	launch.Request
+	Epoch    uint64 // of the connection that the start came through; 0 = none
+	ToolCall string // recorded, never a key
+}
+
+// Started is the answer to [Start].
+type Started struct {
+	Run     launch.RunID
+	Created bool // false: the request key was known and the first answer adopted
+	State   launch.State
+}
+
+func (c Start) run(x *tx) (Started, error) {
+	if c.RequestKey != "" {
+		l, err := x.firstLaunch(launchesByKey, Value{Kind: Text, Text: c.Scope}, Value{Kind: Text, Text: c.RequestKey})
+		if err != nil {
+			return Started{}, err
+		}
+		if l != nil {
+			return Started{Run: l.ID, State: l.State}, launch.Adopt(&l.Launch, &c.Request)
+		}
+	}
+	if c.ToolCall != "" {
+		if err := launch.CheckKey("tool call id", c.ToolCall); err != nil {
+			return Started{}, err
+		}
+	}
+	turn, err := c.admit(x)
+	if err != nil {
+		return Started{}, err
+	}
+	l, events, err := launch.Reserve(c.Request, x.now)
+	if err != nil {
+		return Started{}, err
+	}
+	if turn != nil {
+		if err := turn(&l); err != nil {
+			return Started{}, err
+		}
+	}
+	row := x.launches.insert(launchRow{l})
+	for _, e := range events {
+		x.launchEvent(row, e, c.ToolCall)
+	}
+	return Started{Run: l.ID, Created: true, State: l.State}, nil
+}
+
+// admit decides whether a session may start a run now. The function that it
+// returns completes the launch.
+func (c *Start) admit(x *tx) (func(*launch.Launch) error, error) {
+	if c.Mode != launch.Interactive {
+		return nil, nil
+	}
+	if err := launch.CheckSessionKey(c.Session); err != nil {
+		return nil, err
+	}
+	w, err := x.world(c.Session)
+	if err != nil {
+		return nil, err
+	}
+	se := &w.Session
+	if c.Epoch != 0 && (c.Epoch != se.Epoch || !se.Connected()) {
+		r := launch.Refuse(launch.ErrStale, "the session was connected again; this connection starts nothing")
+		r.Fence = launch.EpochChanged
+		return nil, r
+	}
+	if busy, err := x.reservation(c.Session); err != nil {
+		return nil, err
+	} else if busy != nil {
+		r := launch.Refuse(launch.ErrSessionBusy, "session busy: run %s is %s; wait for it or cancel it", busy.ID, busy.State)
+		r.Run, r.State = busy.ID, busy.State
+		return nil, r
+	}
+	c.InitiatingTurn = se.Active.Turn
+	open := w.Message(se.Open)
+	if c.Parent == "" {
+		if err := c.postWorkflow(x, &w, open); err != nil {
+			return nil, err
+		}
+	}
+	chain, joined, err := c.join(x, se, open)
+	if err != nil {
+		return nil, err
+	}
+	return func(l *launch.Launch) error {
+		s, err := x.session(c.Session)
+		if err != nil {
+			return err
+		}
+		s.Display = l.ID
+		if joined {
+			l.Chain = chain.ID
+			if err := x.setChain(c.Session, chain); err != nil {
+				return err
+			}
+			if _, err := x.apply(c.Session, session.CountStart{}); err != nil {
+				return err
+			}
+		}
+		if c.Actor == launch.Person {
+			_, err := x.apply(c.Session, session.Free{})
+			return err
+		}
+		return nil
+	}, nil
+}
+
+// postWorkflow refuses a start while the model has not yet been told how an
+// earlier run of the session ended.
+func (c *Start) postWorkflow(x *tx, w *session.World, open *session.Message) error {
+	owed, err := x.pending(c.Session, func(i *intents.Intent) bool {
+		post := i.Cause == intents.Completed || i.Cause == intents.Failed || i.Cause == intents.TimedOut
+		return i.Eligible() && post && (open == nil || open.Intent != i.ID)
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range owed {
+		blocked := false
+		for n := range w.Messages {
+			m := &w.Messages[n]
+			blocked = blocked || m.Intent == i.ID && m.State == session.Blocked
+		}
+		if !blocked {
+			r := launch.Refuse(launch.ErrSessionBusy, "session busy: run %s has ended and its outcome is about to be reported here; wait for that message", i.Run)
+			r.Run = i.Run
+			return r
+		}
+	}
+	return nil
+}
+
+// join says which chain a start of the model belongs to (rule session/budget).
+func (c *Start) join(x *tx, se *session.Session, open *session.Message) (chain session.Chain, joined bool, err error) {
+	if c.Actor != launch.Model || open == nil || !open.Kind.Recovers() || open.Turn.UserInput || se.Active.UserInput {
+		return chain, false, nil
+	}
+	source, err := x.launch(open.Run)
+	if err != nil {
+		return chain, false, err
+	}
+	chain, err = x.chain(source.Chain)
+	if err != nil {
+		return chain, false, err
+	}
+	correction := false
+	if open.Intent != "" {
+		i, err := x.intent(open.Intent)
+		if err != nil {
+			return chain, false, err
+		}
+		correction = i != nil && i.Cause == intents.LaunchFailed
+	}
+	chain, err = chain.Start(open.Turn, correction)
+	return chain, err == nil, err
+}
+
+// Cancel ends a run. Answer: [Cancellation]; that the run had ended before is
+// an answer, not an error. A person's cancel also stops the run's chain.
+type Cancel struct {
+	Run     launch.RunID
+	Actor   launch.Actor
+	Session launch.SessionKey // where the call comes from; a model sees only its own runs
+	Epoch   uint64            // of that connection; 0 = none
+}
+
+// Cancellation says who won.
+type Cancellation struct {
+	Won   bool         // this call ended the run
+	State launch.State // how it stands now
+	Error launch.SafeError
+	Live  launch.RunID // a live run of the same chain, when the named one had ended
+}
+
+func (c Cancel) run(x *tx) (Cancellation, error) {
+	l, err := x.visible(c.Run, c.Session, c.Actor, c.Epoch)
+	if err != nil {
+		return Cancellation{}, err
+	}
+	if !l.State.Terminal() {
+		if err := x.endRecord(l); err != nil {
+			return Cancellation{}, err
+		}
+		if err := x.applyLaunch(l, launch.CancelCommand{Actor: c.Actor}); err != nil {
+			return Cancellation{}, err
+		}
+		return Cancellation{Won: true, State: l.State}, nil
+	}
+	a := Cancellation{State: l.State, Error: l.Error}
+	if l.Mode == launch.Headless {
+		return a, nil
+	}
+	live, err := x.reservation(l.Session)
+	if err != nil {
+		return a, err
+	}
+	if live != nil && live.Chain == l.Chain {
+		a.Live = live.ID
+	}
+	if c.Actor == launch.Person {
+		return a, x.follow(l, "stopped", follow.PersonCancelsEnded())
+	}
+	return a, nil
+}
+
+// visible returns a run that the caller may know of.
+func (x *tx) visible(id launch.RunID, from launch.SessionKey, actor launch.Actor, epoch uint64) (*launchRow, error) {
+	l, err := x.launch(id)
+	if err != nil {
+		return nil, err
+	}
+	if actor == launch.Model && (l.Mode != launch.Interactive || l.Session != from) {
+		return nil, errNoRun
+	}
+	if epoch != 0 {
+		s, err := x.session(from)
+		if err != nil {
+			return nil, err
+		}
+		if s.Epoch != epoch || !s.Connected() {
+			r := launch.Refuse(launch.ErrStale, "the session was connected again; this connection changes nothing")
+			r.Fence = launch.EpochChanged
+			return nil, r
+		}
+	}
+	return l, nil
+}
+
+// Pause holds a run until a person resumes it. Answer: the launch's state.
+type Pause struct{ Run launch.RunID }
+
+func (c Pause) run(x *tx) (launch.State, error) {
+	l, err := x.launch(c.Run)
+	if err != nil {
+		return 0, err
+	}
+	err = x.applyLaunch(l, launch.PauseCommand{Actor: launch.Person})
+	return l.State, err
+}
+
+// Resume ends a pause or attention on behalf of a person, and lifts the
+// session's hold. Answer: the launch's state.
+type Resume struct{ Run launch.RunID }
+
+func (c Resume) run(x *tx) (launch.State, error) {
+	l, err := x.launch(c.Run)
+	if err != nil {
+		return 0, err
+	}
+	if l.Attention == launch.EffectAmbiguous {
+		return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; cancel the run, or find out first", l.ID)
+	}
+	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: launch.Person}); err != nil || l.Mode == launch.Headless {
+		return l.State, err
+	}
+	_, err = x.apply(l.Session, session.Free{})
+	return l.State, err
+}
+
+// Renew extends a lease. Answer: [Renewed].
+type Renew struct {
+	Run launch.RunID
+	launch.Authority
+	Lease time.Duration
+}
+
+// Renewed is what a worker learns with its renewal.
+type Renewed struct{ Paused bool }
+
+func (c Renew) run(x *tx) (Renewed, error) {
+	l, err := x.launch(c.Run)
+	if err != nil {
+		return Renewed{}, err
+	}
+	err = x.applyLaunch(l, launch.RenewCommand{Authority: c.Authority, Lease: c.Lease})
+	return Renewed{Paused: l.Paused}, err
+}
+
+// FailActivation ends a starting launch whose activation failed. Answer: the
+// launch's state.
+type FailActivation struct {
+	Run launch.RunID
+	launch.Authority
+	Error launch.SafeError
+}
+
+func (c FailActivation) run(x *tx) (launch.State, error) {
+	l, err := x.launch(c.Run)
+	if err != nil {
+		return 0, err
+	}
+	if l.HasRecord() {
+		return l.State, launch.Refuse(launch.ErrNotAllowed, "run %s has run before; its activation is not checked again", l.ID)
+	}
+	err = x.applyLaunch(l, launch.FailCommand{Authority: c.Authority, Error: c.Error})
+	return l.State, err
+}

@@ -1,0 +1,208 @@
+package store
+
+import (
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/intents"
+	"example.com/piworkflows/launch"
+)
+
+// Connect registers a bridge's connection. Answer: its epoch.
+type Connect struct {
+	Session launch.SessionKey
+	session.Connect
+}
+
+func (c Connect) run(x *tx) (uint64, error) {
+	if err := launch.CheckSessionKey(c.Session); err != nil {
+		return 0, err
+	}
+	ch, err := x.apply(c.Session, c.Connect)
+	return ch.World.Session.Epoch, err
+}
+
+// Observe carries what a bridge saw to its session: session.Disconnect, Input,
+// TurnStarted, TurnSettled or Report. Answer: [Seen].
+type Observe struct {
+	Session launch.SessionKey
+	Saw     session.Command
+}
+
+// Seen is the answer to [Observe].
+type Seen struct {
+	Own   session.Ownership // of a started turn
+	Abort string            // message whose turn the bridge has to stop, or empty
+}
+
+func (c Observe) run(x *tx) (Seen, error) {
+	if err := launch.CheckSessionKey(c.Session); err != nil {
+		return Seen{}, err
+	}
+	var named []string
+	saw := c.Saw
+	switch s := saw.(type) {
+	case session.Disconnect, session.Input, session.TurnSettled:
+	case session.TurnStarted:
+		named = []string{s.Message}
+		withdrawn, err := x.withdrawn(s.Message)
+		if err != nil {
+			return Seen{}, err
+		}
+		s.Withdrawn = withdrawn
+		saw = s
+	case session.Report:
+		if len(s.Evidence) > launch.MaxList {
+			return Seen{}, launch.Refuse(launch.ErrInvalid, "the report answers about %d messages; the bound is %d", len(s.Evidence), launch.MaxList)
+		}
+		for _, e := range s.Evidence {
+			named = append(named, e.Message)
+		}
+	default:
+		return Seen{}, launch.Refuse(launch.ErrNotAllowed, "a bridge does not report that")
+	}
+	ch, err := x.apply(c.Session, saw, named...)
+	return Seen{Own: ch.Own, Abort: ch.Abort}, err
+}
+
+// withdrawn reports whether the message's intent may not be served any more.
+func (x *tx) withdrawn(message string) (bool, error) {
+	if message == "" || launch.CheckKey("message", message) != nil {
+		return false, nil
+	}
+	m, err := x.message(message)
+	if err != nil || m == nil || m.Intent == "" {
+		return false, err
+	}
+	i, err := x.intent(m.Intent)
+	return i != nil && i.WithdrawnAt != 0, err
+}
+
+// Try records the next send that is due in a session, before the bridge is
+// asked. Answer: [Send].
+type Try struct {
+	Session launch.SessionKey
+	Epoch   uint64
+	Token   launch.Digest
+}
+
+// Send is the answer to [Try]: a message to send now, or why there is none.
+type Send struct {
+	Message *session.Message // nil when nothing is to be sent now
+	Others  []string         // ids of other issues of its subject
+	Why     string
+}
+
+func (c Try) run(x *tx) (Send, error) {
+	w, err := x.world(c.Session)
+	if err != nil {
+		return Send{}, err
+	}
+	ready := map[string]bool{}
+	for i := range w.Messages {
+		m := &w.Messages[i]
+		if m.State != session.Pending {
+			continue
+		}
+		if ready[m.ID], err = x.ready(m); err != nil {
+			return Send{}, err
+		}
+	}
+	before := map[string]launch.Digest{}
+	for i := range w.Messages {
+		before[w.Messages[i].ID] = w.Messages[i].Attempt.Token
+	}
+	ch, err := x.apply(c.Session, session.Try{Epoch: c.Epoch, Token: c.Token, Ready: func(m *session.Message) bool { return ready[m.ID] }})
+	if err != nil || ch.Send == nil {
+		return Send{Why: ch.Why}, err
+	}
+	row, err := x.message(ch.Send.ID)
+	if err != nil {
+		return Send{}, err
+	}
+	if row.Intent != "" {
+		if err := x.carry(row, before[row.ID]); err != nil {
+			return Send{}, err
+		}
+	}
+	send := Send{Message: &row.Message}
+	for issue := uint8(1); issue <= session.MaxIssues; issue++ {
+		if id := session.MessageID(row.Subject, issue); id != row.ID {
+			send.Others = append(send.Others, id)
+		}
+	}
+	return send, nil
+}
+
+// ready looks again at whether a pending message may be sent, against its
+// intent and run as they are now (rule intents/eligible).
+func (x *tx) ready(m *session.Message) (bool, error) {
+	if m.Intent == "" {
+		return true, nil
+	}
+	i, err := x.intent(m.Intent)
+	if err != nil || i == nil {
+		return false, err
+	}
+	if i.Carried() && i.DeliveryClaimToken != m.Attempt.Token {
+		return false, nil
+	}
+	facts, err := x.runFacts(m.Run)
+	return err == nil && intents.StillEligible(i.Intent, facts), err
+}
+
+func (x *tx) runFacts(id launch.RunID) (intents.RunFacts, error) {
+	l, err := x.launch(id)
+	if err != nil {
+		return intents.RunFacts{}, err
+	}
+	return intents.RunFacts{State: l.State, Attention: l.Park == launch.ParkAttention}, nil
+}
+
+// carry claims the intent of a message for the attempt that was just recorded,
+// and writes the text from the intent as it is now.
+func (x *tx) carry(m *messageRow, earlier launch.Digest) error {
+	i, err := x.intent(m.Intent)
+	if err != nil {
+		return err
+	}
+	if earlier != (launch.Digest{}) && i.DeliveryClaimToken == earlier { // the same message is asked for again
+		if err := x.applyIntent(i, intents.Settle{TokenHash: earlier}); err != nil {
+			return err
+		}
+	}
+	facts, err := x.runFacts(m.Run)
+	if err != nil {
+		return err
+	}
+	claim := intents.Claim{TokenHash: m.Attempt.Token, Deadline: m.Attempt.Deadline, Message: m.ID, Run: facts}
+	if err := x.applyIntent(i, claim); err != nil {
+		return err
+	}
+	m.Body, err = fallbackBody(i.Intent)
+	return err
+}
+
+// Answer records a bridge's answer to a send. It needs the attempt's token.
+// Answer: nothing.
+type Answer struct {
+	Session launch.SessionKey
+	session.Answer
+}
+
+func (c Answer) run(x *tx) (struct{}, error) {
+	_, err := x.apply(c.Session, c.Answer, c.Message)
+	return struct{}{}, err
+}
+
+// Reopen makes a blocked message pending again. Answer: nothing.
+type Reopen struct {
+	Session launch.SessionKey
+	Message string
+}
+
+func (c Reopen) run(x *tx) (struct{}, error) {
+	if err := launch.CheckKey("message", c.Message); err != nil {
+		return struct{}{}, err
+	}
+	_, err := x.apply(c.Session, session.Reopen{Message: c.Message}, c.Message)
+	return struct{}{}, err
+}

@@ -1,0 +1,385 @@
+package store
+
+import (
+	"errors"
+	"strconv"
+
+	"example.com/piworkflows/engine/follow"
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/intents"
+	"example.com/piworkflows/launch"
+)
+
+// This file carries out what package follow says. A refusal in here is never
+// the command's: it is recorded as a violation and the command goes on.
+
+// applyLaunch applies a command to a launch and carries out what follows.
+func (x *tx) applyLaunch(l *launchRow, c launch.Command) error {
+	next, events, err := launch.Apply(l.Launch, c, x.now)
+	if err != nil {
+		return err
+	}
+	next.Events = l.Events
+	l.Launch = next
+	for _, e := range events {
+		x.launchEvent(l, e, "")
+		if err := x.followLaunch(l, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *tx) followLaunch(l *launchRow, e launch.Event) error {
+	if l.Mode == launch.Headless {
+		return nil
+	}
+	s, err := x.session(l.Session)
+	if err != nil {
+		return err
+	}
+	active, err := x.ownTurn(s, l.ID)
+	if err != nil {
+		return err
+	}
+	return x.follow(l, e.Kind.String(), follow.Launch(e, &l.Launch, active))
+}
+
+// ownTurn reports whether a turn of that very run is open.
+func (x *tx) ownTurn(s *sessionRow, id launch.RunID) (bool, error) {
+	if s.Open == "" {
+		return false, nil
+	}
+	m, err := x.message(s.Open)
+	return m != nil && m.Run == id && m.Kind.EndsWithRun(), err
+}
+
+func (x *tx) followSession(k launch.SessionKey, events []session.Event) error {
+	for _, e := range events {
+		for _, c := range follow.Session(e) {
+			if err := x.contain(k, e.Run, x.carryIntent(k, c, e.Kind == session.EvUncarried)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// contain turns a refusal of a follow-on into a recorded violation (rule
+// follow/never-refused). Errors of the storage stay errors.
+func (x *tx) contain(k launch.SessionKey, run launch.RunID, err error) error {
+	var r *launch.Refusal
+	if !errors.As(err, &r) || r.Kind == launch.ErrInternal || r.Kind == launch.ErrFull || r.Kind == launch.ErrBusy {
+		return err
+	}
+	s, err := x.session(k)
+	if err != nil {
+		return err
+	}
+	why := launch.SafeText(r.Message, 512)
+	x.sessionEvent(s, Event{Run: run, Why: why}, evViolation, 0, encode(messageData{Run: run, Reason: why}))
+	return nil
+}
+
+// follow carries out the follow-ons of a launch's event; what names the event.
+func (x *tx) follow(l *launchRow, what string, all []follow.Command) error {
+	for _, c := range all {
+		var err error
+		switch c := c.(type) {
+		case follow.Owe:
+			err = x.owe(l, what, c.Source)
+		case follow.StopChain:
+			var chain session.Chain
+			if chain, err = x.chain(l.Chain); err == nil {
+				chain.Stopped = true
+				err = x.setChain(l.Session, chain)
+			}
+		case follow.ChainRan:
+			var chain session.Chain
+			if chain, err = x.chain(l.Chain); err == nil {
+				err = x.setChain(l.Session, chain.Ran())
+			}
+		case follow.TakeBack:
+			err = x.eachIntent(l, func(i *intents.Intent) intents.Command {
+				if i.Facts.Handoff && i.Eligible() {
+					return intents.MakeIneligible{}
+				}
+				return nil
+			})
+		case follow.EndRun:
+			if _, err = x.apply(l.Session, session.EndRun{Run: l.ID}); err == nil {
+				err = x.eachIntent(l, func(i *intents.Intent) intents.Command {
+					if i.EligibleAt == 0 || i.Facts.Handoff {
+						return intents.MakeEligible{Facts: x.facts(l, i.Cause)}
+					}
+					return nil
+				})
+			}
+		case follow.Notice:
+			err = x.notice(l, what, c.Text)
+		}
+		if err = x.contain(l.Session, l.ID, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachIntent applies a command to the pending intents of a run.
+func (x *tx) eachIntent(l *launchRow, c func(*intents.Intent) intents.Command) error {
+	rows, err := x.pending(l.Session, func(i *intents.Intent) bool { return i.Run == l.ID })
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if cmd := c(&r.Intent); cmd != nil {
+			if err := x.applyIntent(r, cmd); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// applyIntent applies a command to an intent and carries out what follows.
+func (x *tx) applyIntent(r *intentRow, c intents.Command) error {
+	next, events, err := intents.Apply(r.Intent, c, x.now)
+	if err != nil {
+		return err
+	}
+	r.Intent = next
+	return x.intentEvents(r, events)
+}
+
+func (x *tx) intentEvents(r *intentRow, events []intents.Event) error {
+	s, err := x.session(r.Session)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		x.intentEvent(s, &r.Intent, e)
+		for _, c := range follow.Intent(e) {
+			switch c := c.(type) {
+			case follow.QueueFallback:
+				_, err = x.apply(r.Session, session.Queue{Message: session.Message{
+					Kind: session.Fallback, Subject: intentSubject(c.Intent), Run: r.Run, Intent: c.Intent, Eligible: r.EligibleAt,
+				}})
+			case follow.CancelMessages:
+				_, err = x.apply(r.Session, session.Cancel{Subject: intentSubject(c.Intent), Reason: c.Reason})
+			}
+			if err = x.contain(r.Session, r.Run, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func intentSubject(id string) string { return "intent:" + id }
+
+// facts are what a message may tell of a launch now.
+func (x *tx) facts(l *launchRow, cause intents.Cause) intents.Facts {
+	f := intents.Facts{Observed: intents.Observe(l.State, l.Park), Cause: cause, Code: l.Error.Code, Reason: l.Error.Message}
+	if l.Error.Code == launch.CodeTimedOut {
+		f.Observed = intents.ObservedTimedOut
+	}
+	if l.Park == launch.ParkAttention {
+		f.Reason = "parked for attention: " + l.Attention.String()
+	}
+	return f
+}
+
+// owe lets the policy decide what a source event owes and keeps it.
+func (x *tx) owe(l *launchRow, what string, source intents.Source) error {
+	d := intents.Policy(source)
+	if d.WithdrawChain {
+		rows, err := x.pending(l.Session, func(i *intents.Intent) bool { return i.Chain == l.Chain })
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := x.applyIntent(r, intents.Withdraw{Reason: intents.ReasonCancelled}); err != nil {
+				return err
+			}
+		}
+	}
+	if d.Handoff {
+		if handed, err := x.handOver(l); err != nil || handed || !d.NoticeIfNone {
+			return err
+		}
+		return x.notice(l, what+":"+strconv.FormatUint(l.Generation, 10), "is parked and waits for a person ("+l.Attention.String()+"): resume, cancel or restart it")
+	}
+	if !d.Owe {
+		return nil
+	}
+	return x.ensure(l, what, d)
+}
+
+// handOver makes the run's pending intents eligible as a hand-over.
+func (x *tx) handOver(l *launchRow) (handed bool, err error) {
+	err = x.eachIntent(l, func(i *intents.Intent) intents.Command {
+		handed = true
+		return intents.MakeEligible{Handoff: true, Facts: x.facts(l, i.Cause)}
+	})
+	return handed, err
+}
+
+// ensure keeps the intent that a source event owes: joined to the run's pending
+// intent that no message carries, or its own.
+func (x *tx) ensure(l *launchRow, what string, d intents.Decision) error {
+	revision := uint64(0)
+	if l.HasRecord() {
+		r, err := x.run(l.ID)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			revision = r.Revision
+		}
+	}
+	source, err := intents.SourceEvent(l.ID, revision, what)
+	if err != nil {
+		return err
+	}
+	linked, err := x.sources.load(x, sourceRow{Source: source}, func(r *sourceRow) bool { return r.Source == source })
+	if err != nil || linked != nil {
+		return err
+	}
+	facts := x.facts(l, d.Cause)
+	open, err := x.pending(l.Session, func(i *intents.Intent) bool { return i.Run == l.ID && !i.Carried() })
+	if err != nil {
+		return err
+	}
+	if len(open) > 0 {
+		r := open[0]
+		next, events, err := intents.Join(r.Intent, facts, source)
+		if err != nil {
+			return err
+		}
+		r.Intent = next
+		x.sources.insert(sourceRow{source, r.ID})
+		if err := x.intentEvents(r, events); err != nil {
+			return err
+		}
+		if d.Eligible {
+			return x.applyIntent(r, intents.MakeEligible{Facts: facts})
+		}
+		return nil
+	}
+	chain, err := x.chain(l.Chain)
+	if err != nil {
+		return err
+	}
+	want := intents.New{
+		Identity: intents.Identity{Session: l.Session, Run: l.ID, SourceEvent: source, Cause: d.Cause},
+		Workflow: l.Workflow, Chain: l.Chain, Facts: facts, Eligible: d.Eligible,
+	}
+	if d.Cause == intents.LaunchFailed {
+		next, within := chain.LaunchFailed()
+		if !within {
+			want.Withdraw = intents.ReasonOverBudget
+		}
+		if err := x.setChain(l.Session, next); err != nil {
+			return err
+		}
+	}
+	if chain.Stopped {
+		want.Withdraw = intents.ReasonChainStopped
+	}
+	id, err := intents.ID(want.Identity)
+	if err != nil {
+		return err
+	}
+	existing, err := x.intent(id)
+	if err != nil {
+		return err
+	}
+	var have *intents.Intent
+	if existing != nil {
+		have = &existing.Intent
+	}
+	i, events, created, err := intents.Ensure(have, want, x.now.Wall)
+	if err != nil || !created {
+		return err
+	}
+	r := x.intents.insert(intentRow{i})
+	if err := x.intentEvents(r, events); err != nil || want.Withdraw == 0 {
+		return err
+	}
+	return x.notice(l, what, "ended ("+l.State.String()+"); no turn follows: "+want.Withdraw.String())
+}
+
+// notice queues a passive message about a run.
+func (x *tx) notice(l *launchRow, what, text string) error {
+	body, err := noticeBody(l, what, text)
+	if err != nil {
+		return err
+	}
+	_, err = x.apply(l.Session, session.Queue{Message: session.Message{
+		Kind: session.Notice, Subject: "notice:" + string(l.ID) + ":" + what, Run: l.ID, Body: body, Eligible: x.now.Wall,
+	}})
+	return err
+}
+
+// carryIntent carries out what a session's event causes in an intent.
+func (x *tx) carryIntent(k launch.SessionKey, c follow.Command, absent bool) error {
+	switch c := c.(type) {
+	case follow.Resolve:
+		r, err := x.intent(c.Intent)
+		if err != nil || r == nil || r.Session != k || r.WithdrawnAt != 0 {
+			return err // withdrawn is final: the message is sent, the intent stays
+		}
+		return x.applyIntent(r, intents.Resolve{Resolution: c.By, Message: c.Message})
+	case follow.Settle:
+		r, err := x.intent(c.Intent)
+		if err != nil || r == nil || !r.Pending() || !r.Carried() {
+			return err
+		}
+		// The session's rules have proven the absence: the deadline has passed,
+		// or the message was seen before and is gone.
+		if err := x.applyIntent(r, intents.Settle{TokenHash: r.DeliveryClaimToken}); err != nil {
+			return err
+		}
+		return x.tidy(r)
+	}
+	return nil
+}
+
+// tidy joins two uncarried intents of one run, and lets an intent of a run that
+// has ended meanwhile be served.
+func (x *tx) tidy(r *intentRow) error {
+	l, err := x.launch(r.Run)
+	if err != nil {
+		return err
+	}
+	open, err := x.pending(r.Session, func(i *intents.Intent) bool { return i.Run == r.Run && !i.Carried() })
+	if err != nil {
+		return err
+	}
+	if len(open) > 1 {
+		a, b := open[0], open[1]
+		older, newer, events, err := intents.Merge(a.Intent, b.Intent, x.now.Wall)
+		if err != nil {
+			return err
+		}
+		if a.ID != older.ID {
+			a, b = b, a
+		}
+		a.Intent, b.Intent = older, newer
+		for _, e := range events {
+			of := a
+			if e.Intent == b.ID {
+				of = b
+				x.sources.insert(sourceRow{e.SourceEvent, b.ID})
+			}
+			if err := x.intentEvents(of, []intents.Event{e}); err != nil {
+				return err
+			}
+		}
+		r = b
+	}
+	if r.Pending() && l.State.Terminal() && (r.EligibleAt == 0 || r.Facts.Handoff) {
+		return x.applyIntent(r, intents.MakeEligible{Facts: x.facts(l, r.Cause)})
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package store
+
+import (
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/launch"
+)
+
+// sessionRow is a row of workflow_sessions.
+type sessionRow struct{ session.Session }
+
+var sessionTable = &Table{
+	Name: "workflow_sessions", Key: 1,
+	Columns: []Column{
+		{"session_id", "TEXT NOT NULL"},
+		{"epoch", "INTEGER NOT NULL"},
+		{"host", "TEXT"},
+		{"process", "TEXT"},
+		{"can_tell_durable", "INTEGER NOT NULL"},
+		{"reported", "INTEGER NOT NULL"},
+		{"fresh", "INTEGER NOT NULL"},
+		{"idle", "INTEGER NOT NULL"},
+		{"pending", "INTEGER NOT NULL"},
+		{"pending_since", "INTEGER"},
+		{"input", "INTEGER NOT NULL"},
+		{"active_turn", "TEXT"},
+		{"active_message", "TEXT"},
+		{"active_input", "INTEGER NOT NULL"},
+		{"open_message", "TEXT"},
+		{"held", "INTEGER NOT NULL"},
+		{"held_epoch", "INTEGER"},
+		{"display_run_id", "TEXT"},
+		{"quiet_until", "INTEGER"},
+		{"created_at", "INTEGER NOT NULL"},
+		{"updated_at", "INTEGER NOT NULL"},
+		{"events", "INTEGER NOT NULL"},
+	},
+}
+
+// Table implements Row.
+func (*sessionRow) Table() *Table { return sessionTable }
+
+// Fields implements Row.
+func (r *sessionRow) Fields(f *Fields) {
+	s := &r.Session
+	text(f, &s.Key)
+	num(f, &s.Epoch)
+	optText(f, &s.Host)
+	optText(f, &s.Process)
+	flag(f, &s.Durable)
+	flag(f, &s.Reported)
+	flag(f, &s.Fresh)
+	flag(f, &s.Idle)
+	flag(f, &s.Pending)
+	opt(f, &s.PendingSince)
+	flag(f, &s.Input)
+	optText(f, &s.Active.Turn)
+	optText(f, &s.Active.Message)
+	flag(f, &s.Active.UserInput)
+	optText(f, &s.Open)
+	flag(f, &s.Held)
+	opt(f, &s.HeldEpoch)
+	optText(f, &s.Display)
+	opt(f, &s.Quiet)
+	num(f, &s.Created)
+	num(f, &s.Updated)
+	num(f, &s.Events)
+}
+
+// messageRow is a row of workflow_messages: one issue of a subject, and the
+// turn that it opened.
+type messageRow struct{ session.Message }
+
+var messageTable = &Table{
+	Name: "workflow_messages", Key: 1,
+	Columns: []Column{
+		{"message_id", "TEXT NOT NULL"},
+		{"session_id", "TEXT NOT NULL"},
+		{"kind", "INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 8)"},
+		{"subject", "TEXT NOT NULL"},
+		{"issue", "INTEGER NOT NULL"},
+		{"run_id", "TEXT"},
+		{"intent_id", "TEXT"},
+		{"state", "INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4)"},
+		{"body", "BLOB"},
+		{"eligible_at", "INTEGER"},
+		{"attempts", "INTEGER NOT NULL"},
+		{"refusals", "INTEGER NOT NULL"},
+		{"attempt_token", "BLOB"},
+		{"attempt_epoch", "INTEGER CHECK ((attempt_epoch IS NOT NULL) = (attempt_token IS NOT NULL))"},
+		{"attempt_deadline", "INTEGER"},
+		{"attempt_taken", "INTEGER NOT NULL"},
+		{"seen", "INTEGER NOT NULL"},
+		{"durable", "INTEGER NOT NULL"},
+		{"watched", "INTEGER NOT NULL"},
+		{"turn_id", "TEXT"},
+		{"turn_opened_at", "INTEGER"},
+		{"turn_closed_at", "INTEGER"},
+		{"turn_end", "INTEGER CHECK ((turn_end IS NOT NULL) = (turn_closed_at IS NOT NULL))"},
+		{"turn_input", "INTEGER NOT NULL"},
+		{"turn_starts", "INTEGER NOT NULL"},
+		{"created_at", "INTEGER NOT NULL"},
+		{"updated_at", "INTEGER NOT NULL"},
+	},
+	Indexes: []*Index{messagesWatched, messagesUnsent},
+}
+
+// messagesWatched visits the messages that reports are asked about.
+var messagesWatched = &Index{
+	Name: "workflow_messages_watched", Columns: []string{"session_id", "created_at", "message_id"},
+	Where: "watched = 1",
+	Has:   func(col func(string) Value) bool { return col("watched").Int == 1 },
+}
+
+// messagesUnsent allows one unsent issue a subject.
+var messagesUnsent = &Index{
+	Name: "workflow_messages_unsent", Columns: []string{"subject"}, Unique: true,
+	Where: "state = 1",
+	Has:   func(col func(string) Value) bool { return col("state").Int == 1 },
+}
+
+// Table implements Row.
+func (*messageRow) Table() *Table { return messageTable }
+
+// Fields implements Row.
+func (r *messageRow) Fields(f *Fields) {
+	m := &r.Message
+	text(f, &m.ID)
+	text(f, &m.Session)
+	num(f, &m.Kind)
+	text(f, &m.Subject)
+	num(f, &m.Issue)
+	optText(f, &m.Run)
+	optText(f, &m.Intent)
+	num(f, &m.State)
+	blob(f, &m.Body)
+	opt(f, &m.Eligible)
+	num(f, &m.Attempts)
+	num(f, &m.Refusals)
+	digest(f, &m.Attempt.Token)
+	opt(f, &m.Attempt.Epoch)
+	opt(f, &m.Attempt.Deadline)
+	flag(f, &m.Attempt.Taken)
+	flag(f, &m.Seen)
+	flag(f, &m.Durable)
+	flag(f, &m.Watched)
+	optText(f, &m.Turn.ID)
+	opt(f, &m.Turn.Opened)
+	opt(f, &m.Turn.Closed)
+	opt(f, &m.Turn.End)
+	flag(f, &m.Turn.UserInput)
+	num(f, &m.Turn.Starts)
+	num(f, &m.Created)
+	num(f, &m.Updated)
+}
+
+// chainRow is a row of workflow_chains: what is left of a chain's automatic
+// future. A chain without a row has used nothing.
+type chainRow struct{ session.Chain }
+
+var chainTable = &Table{
+	Name: "workflow_chains", Key: 1,
+	Columns: []Column{
+		{"chain_run_id", "TEXT NOT NULL"},
+		{"stopped", "INTEGER NOT NULL"},
+		{"recoveries", "INTEGER NOT NULL"},
+		{"failures", "INTEGER NOT NULL"},
+	},
+}
+
+// Table implements Row.
+func (*chainRow) Table() *Table { return chainTable }
+
+// Fields implements Row.
+func (r *chainRow) Fields(f *Fields) {
+	text(f, &r.ID)
+	flag(f, &r.Stopped)
+	num(f, &r.Recoveries)
+	num(f, &r.Failures)
+}
+
+// eventRow is a row of workflow_events: one immutable fact of a stream. The
+// stream of a run is keyed by its ULID, that of a session by the first 16
+// bytes of the SHA-256 of its key.
+type eventRow struct {
+	Stream     [16]byte
+	N          uint64 // from 1, contiguous in its stream
+	At         launch.Time
+	Kind       EventKind
+	State      uint8 // of the aggregate after the event; see EventKind
+	Generation uint64
+	Data       string // JSON, or empty
+}
+
+var eventTable = &Table{
+	Name: "workflow_events", Key: 2,
+	Columns: []Column{
+		{"stream", "BLOB NOT NULL CHECK (length(stream) = 16)"},
+		{"n", "INTEGER NOT NULL"},
+		{"at", "INTEGER NOT NULL"},
+		{"kind", "INTEGER NOT NULL"},
+		{"state", "INTEGER NOT NULL"},
+		{"generation", "INTEGER NOT NULL"},
+		{"data", "TEXT"},
+	},
+	Indexes: []*Index{eventsByStream},
+}
+
+// eventsByStream visits the events of one stream in order.
+var eventsByStream = &Index{Name: "workflow_events_stream", Primary: true, Columns: []string{"stream", "n"}}
+
+// Table implements Row.
+func (*eventRow) Table() *Table { return eventTable }
+
+// Fields implements Row.
+func (r *eventRow) Fields(f *Fields) {
+	w := Value{Kind: Blob, Blob: r.Stream[:]}
+	if v := f.next(w); v != nil {
+		if v.Kind != Blob || copy(r.Stream[:], v.Blob) != 16 {
+			f.bad("a stream key")
+		}
+	}
+	num(f, &r.N)
+	num(f, &r.At)
+	num(f, &r.Kind)
+	num(f, &r.State)
+	num(f, &r.Generation)
+	optText(f, &r.Data)
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"example.com/piworkflows/launch"
+	"github.com/oklog/ulid/v2"
+)
+
+// A run is keyed by the 16 bytes of its ULID; the workflow name that completes
+// the id is a column of the launch. Rows of other tables are only ever read by
+// a run id that is already known.
+
+// runBytes returns the key of a well-formed run id.
+func runBytes(id launch.RunID) (key [16]byte, ok bool) {
+	_, text, ok := id.Split()
+	if !ok {
+		return key, false
+	}
+	u, err := ulid.ParseStrict(text)
+	return u, err == nil
+}
+
+// runKey visits the key column of a row that belongs to a run. Reading keeps an
+// id that is already set and else yields the bare ULID.
+func runKey(f *Fields, id *launch.RunID) {
+	if !f.reading {
+		key, ok := runBytes(*id)
+		if !ok {
+			key, _ = ulid.ParseStrict(string(*id))
+		}
+		slot := &f.keys[f.nkeys]
+		f.nkeys++
+		*slot = key
+		f.next(Value{Kind: Blob, Blob: slot[:]})
+		return
+	}
+	v := f.next(Value{})
+	if v.Kind != Blob || len(v.Blob) != 16 {
+		f.bad("a run key")
+		return
+	}
+	if *id == "" {
+		*id = launch.RunID(ulid.ULID(v.Blob).String())
+	}
+}

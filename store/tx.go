@@ -1,0 +1,300 @@
+package store
+
+import (
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/intents"
+	"example.com/piworkflows/launch"
+)
+
+// tx is one command inside a transaction: the rows that it has read and
+// changed, and what it makes known after the commit. Nothing is written before
+// the command has decided, so a refusal leaves the transaction to others.
+type tx struct {
+	rows Rows
+	now  launch.Now
+
+	launches kept[launchRow, *launchRow]
+	runs     kept[runRow, *runRow]
+	steps    kept[stepRow, *stepRow]
+	effects  kept[effectRow, *effectRow]
+	intents  kept[intentRow, *intentRow]
+	sources  kept[sourceRow, *sourceRow]
+	sessions kept[sessionRow, *sessionRow]
+	messages kept[messageRow, *messageRow]
+	chains   kept[chainRow, *chainRow]
+	events   []eventRow
+	out      []Event
+
+	listed map[launch.SessionKey]bool // sessions whose pending intents and watched messages are kept
+}
+
+// kept holds the rows of one table that a command has read or made.
+type kept[R any, P interface {
+	*R
+	Row
+}] []*entry[R]
+
+type entry[R any] struct {
+	old, cur R
+	stored   bool // old is what the table holds
+}
+
+// find returns the kept row that satisfies same, or nil.
+func (k kept[R, P]) find(same func(*R) bool) *R {
+	for _, e := range k {
+		if same(&e.cur) {
+			return &e.cur
+		}
+	}
+	return nil
+}
+
+// load reads a row by its key unless it is kept, and reports whether it exists.
+func (k *kept[R, P]) load(x *tx, key R, same func(*R) bool) (*R, error) {
+	if r := k.find(same); r != nil {
+		return r, nil
+	}
+	e := &entry[R]{old: key, stored: true}
+	found, err := x.rows.Get(P(&e.old))
+	if err != nil || !found {
+		return nil, err
+	}
+	e.cur = e.old
+	*k = append(*k, e)
+	return &e.cur, nil
+}
+
+// adopt keeps a row that a scan has read.
+func (k *kept[R, P]) adopt(r R) { *k = append(*k, &entry[R]{old: r, cur: r, stored: true}) }
+
+// insert keeps a new row.
+func (k *kept[R, P]) insert(r R) *R {
+	e := &entry[R]{cur: r}
+	*k = append(*k, e)
+	return &e.cur
+}
+
+func (k kept[R, P]) flush(x *tx) error {
+	for _, e := range k {
+		var old Row
+		if e.stored {
+			old = P(&e.old)
+		}
+		if err := x.rows.Put(old, P(&e.cur)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes everything that the command changed.
+func (x *tx) flush() error {
+	for i := range x.events {
+		if err := x.rows.Put(nil, &x.events[i]); err != nil {
+			return err
+		}
+	}
+	for _, f := range [...]interface{ flush(*tx) error }{
+		x.launches, x.runs, x.steps, x.effects, x.intents, x.sources, x.sessions, x.messages, x.chains,
+	} {
+		if err := f.flush(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNoRun = launch.Refuse(launch.ErrNotFound, "no such run; check the run id")
+
+// launch returns the launch with that id, or a refusal.
+func (x *tx) launch(id launch.RunID) (*launchRow, error) {
+	if _, ok := runBytes(id); !ok {
+		return nil, errNoRun
+	}
+	l, err := x.launches.load(x, launchRow{launch.Launch{ID: id}}, func(r *launchRow) bool { return r.ID == id })
+	if err == nil && (l == nil || l.ID != id) { // the ULID of another workflow's run
+		return nil, errNoRun
+	}
+	return l, err
+}
+
+// first returns the first row of an index below prefix, kept.
+func (x *tx) firstLaunch(ix *Index, prefix ...Value) (*launchRow, error) {
+	var r launchRow
+	found := false
+	if err := x.rows.Scan(ix, prefix, 1, &r, func() bool { found = true; return false }); err != nil || !found {
+		return nil, err
+	}
+	if have := x.launches.find(func(o *launchRow) bool { return o.ID == r.ID }); have != nil {
+		return have, nil
+	}
+	x.launches.adopt(r)
+	return x.launches.find(func(o *launchRow) bool { return o.ID == r.ID }), nil
+}
+
+// reservation returns the live interactive launch of a session, or nil.
+func (x *tx) reservation(k launch.SessionKey) (*launchRow, error) {
+	return x.firstLaunch(launchesBySession, Value{Kind: Text, Text: string(k)})
+}
+
+// claims counts the live claims in the file.
+func (x *tx) claims() (int, error) {
+	total := 0
+	for _, s := range [...]launch.State{launch.Starting, launch.Running} {
+		n, err := x.rows.Count(launchesDue, []Value{{Kind: Int, Int: int64(s)}})
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// session returns the row of a session, made when it is new.
+func (x *tx) session(k launch.SessionKey) (*sessionRow, error) {
+	s, err := x.sessions.load(x, sessionRow{session.Session{Key: k}}, func(r *sessionRow) bool { return r.Key == k })
+	if err != nil || s != nil {
+		return s, err
+	}
+	return x.sessions.insert(sessionRow{session.Session{Key: k, Created: x.now.Wall, Updated: x.now.Wall}}), nil
+}
+
+// list keeps the pending intents and the watched messages of a session.
+func (x *tx) list(k launch.SessionKey) error {
+	if x.listed[k] {
+		return nil
+	}
+	var i intentRow
+	if err := x.rows.Scan(intentsPending, []Value{{Kind: Text, Text: string(k)}}, launch.MaxList, &i, func() bool {
+		if x.intents.find(func(o *intentRow) bool { return o.ID == i.ID }) == nil {
+			x.intents.adopt(i)
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	var m messageRow
+	if err := x.rows.Scan(messagesWatched, []Value{{Kind: Text, Text: string(k)}}, launch.MaxList, &m, func() bool {
+		if x.messages.find(func(o *messageRow) bool { return o.ID == m.ID }) == nil {
+			x.messages.adopt(m)
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	if x.listed == nil {
+		x.listed = map[launch.SessionKey]bool{}
+	}
+	x.listed[k] = true
+	return nil
+}
+
+// pending returns the pending intents of a session that satisfy want.
+func (x *tx) pending(k launch.SessionKey, want func(*intents.Intent) bool) ([]*intentRow, error) {
+	if err := x.list(k); err != nil {
+		return nil, err
+	}
+	var all []*intentRow
+	for _, e := range x.intents {
+		if e.cur.Session == k && e.cur.Pending() && want(&e.cur.Intent) {
+			all = append(all, &e.cur)
+		}
+	}
+	return all, nil
+}
+
+// intent returns an intent by id, or nil.
+func (x *tx) intent(id string) (*intentRow, error) {
+	return x.intents.load(x, intentRow{intents.Intent{ID: id}}, func(r *intentRow) bool { return r.ID == id })
+}
+
+// message returns a message by id, or nil.
+func (x *tx) message(id string) (*messageRow, error) {
+	return x.messages.load(x, messageRow{session.Message{ID: id}}, func(r *messageRow) bool { return r.ID == id })
+}
+
+// chain returns what a chain has used; a chain without a row has used nothing.
+func (x *tx) chain(id launch.RunID) (session.Chain, error) {
+	c, err := x.chains.load(x, chainRow{session.Chain{ID: id}}, func(r *chainRow) bool { return r.ID == id })
+	if err != nil || c == nil {
+		return session.Chain{ID: id}, err
+	}
+	return c.Chain, nil
+}
+
+// setChain keeps a chain that has changed.
+func (x *tx) setChain(k launch.SessionKey, c session.Chain) error {
+	now, err := x.chain(c.ID)
+	if err != nil || now == c {
+		return err
+	}
+	s, err := x.session(k)
+	if err != nil {
+		return err
+	}
+	if have := x.chains.find(func(r *chainRow) bool { return r.ID == c.ID }); have != nil {
+		have.Chain = c
+	} else {
+		x.chains.insert(chainRow{c})
+	}
+	x.sessionEvent(s, Event{Run: c.ID}, evChain, 0, encode(c))
+	return nil
+}
+
+// world returns what is stored of a session, with the messages named besides
+// the watched ones.
+func (x *tx) world(k launch.SessionKey, named ...string) (session.World, error) {
+	s, err := x.session(k)
+	if err != nil {
+		return session.World{}, err
+	}
+	if err := x.list(k); err != nil {
+		return session.World{}, err
+	}
+	for _, id := range named {
+		if id != "" && launch.CheckKey("message", id) == nil {
+			if _, err := x.message(id); err != nil {
+				return session.World{}, err
+			}
+		}
+	}
+	w := session.World{Session: s.Session}
+	for _, e := range x.messages {
+		if e.cur.Session == k {
+			w.Messages = append(w.Messages, e.cur.Message)
+		}
+	}
+	return w, nil
+}
+
+// apply applies a command to a session, keeps what it changed, and carries out
+// what follows.
+func (x *tx) apply(k launch.SessionKey, c session.Command, named ...string) (session.Change, error) {
+	w, err := x.world(k, named...)
+	if err != nil {
+		return session.Change{}, err
+	}
+	ch, err := session.Apply(w, c, x.now)
+	if err != nil {
+		return ch, err
+	}
+	s, err := x.session(k)
+	if err != nil {
+		return ch, err
+	}
+	events := s.Events
+	s.Session = ch.World.Session
+	s.Events = events
+	for i := range ch.World.Messages {
+		m := &ch.World.Messages[i]
+		if have := x.messages.find(func(r *messageRow) bool { return r.ID == m.ID }); have != nil {
+			have.Message = *m
+		} else {
+			x.messages.insert(messageRow{*m})
+		}
+	}
+	for _, e := range ch.Events {
+		x.messageEvent(s, ch.World.Message(e.Message), e)
+	}
+	return ch, x.followSession(k, ch.Events)
+}
