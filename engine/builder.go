@@ -170,8 +170,11 @@ func checkInput[In any](raw []byte, validate func(In) error) (normalized []byte,
 	if _, ok := errors.AsType[*panicked](err); ok {
 		return nil, launch.Refuse(launch.ErrInvalid, "input: the workflow's own check panicked")
 	}
+	if err == nil {
+		err = launch.CheckSize("normalized input", len(normalized), launch.MaxInput)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return normalized, launch.CheckSize("normalized input", len(normalized), launch.MaxInput)
+	return normalized, nil
 }

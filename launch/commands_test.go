@@ -90,15 +90,15 @@ func named[T fmt.Stringer](name string, all []T) T {
 	panic("no such name: " + name)
 }
 
-type named1 struct {
+type namedCommand struct {
 	name string
 	c    launch.Command
 }
 
 // everyCommand lists the commands of the contract table under their names.
-func everyCommand() []named1 {
-	var all []named1
-	add := func(name string, c launch.Command) { all = append(all, named1{name, c}) }
+func everyCommand() []namedCommand {
+	var all []namedCommand
+	add := func(name string, c launch.Command) { all = append(all, namedCommand{name, c}) }
 
 	own := launch.Authority{Runner: "host-1", Token: tokenA, Generation: 7}
 	foreign := []struct {

@@ -95,3 +95,31 @@ func TestStatesAgreeWithTable(t *testing.T) {
 		}
 	}
 }
+
+// Every name of a closed set is there once, and a value outside has none.
+func TestNames(t *testing.T) {
+	distinct(t, "states", "none", launch.Queued, launch.Cancelled)
+	distinct(t, "modes", "none", launch.Interactive, launch.Headless)
+	distinct(t, "actors", "none", launch.Model, launch.Timer)
+	distinct(t, "park reasons", "", launch.ParkDue, launch.ParkAttention)
+	distinct(t, "attention reasons", "", launch.NoProgress, launch.EffectAmbiguous)
+	distinct(t, "commands", "unknown", launch.CmdReserve, launch.CmdRecover)
+	distinct(t, "events", "unknown", launch.EvReserved, launch.EvCancelled)
+}
+
+func distinct[T interface {
+	~uint8
+	String() string
+}](t *testing.T, what, outside string, first, last T) {
+	t.Helper()
+	seen := map[string]bool{}
+	for v := first; v <= last; v++ {
+		if n := v.String(); n == "" || n == outside || n == "none" || seen[n] {
+			t.Errorf("%s: %d is called %q", what, v, n)
+		}
+		seen[v.String()] = true
+	}
+	if n := (last + 1).String(); n != outside {
+		t.Errorf("%s: %d is outside the set and called %q", what, last+1, n)
+	}
+}

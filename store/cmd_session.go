@@ -106,10 +106,6 @@ func (c Try) run(x *tx) (Send, error) {
 			return Send{}, err
 		}
 	}
-	before := map[string]launch.Digest{}
-	for i := range w.Messages {
-		before[w.Messages[i].ID] = w.Messages[i].Attempt.Token
-	}
 	ch, err := x.apply(c.Session, session.Try{Epoch: c.Epoch, Token: c.Token, Ready: func(m *session.Message) bool { return ready[m.ID] }})
 	if err != nil || ch.Send == nil {
 		return Send{Why: ch.Why}, err
@@ -119,7 +115,7 @@ func (c Try) run(x *tx) (Send, error) {
 		return Send{}, err
 	}
 	if row.Intent != "" {
-		if err := x.carry(row, before[row.ID]); err != nil {
+		if err := x.carry(row); err != nil {
 			return Send{}, err
 		}
 	}
@@ -142,7 +138,7 @@ func (x *tx) ready(m *session.Message) (bool, error) {
 	if err != nil || i == nil {
 		return false, err
 	}
-	if i.Carried() && i.DeliveryClaimToken != m.Attempt.Token {
+	if i.Carried() && i.DeliveryClaimToken != m.Attempt.First {
 		return false, nil
 	}
 	facts, err := x.runFacts(m.Run)
@@ -158,22 +154,18 @@ func (x *tx) runFacts(id launch.RunID) (intents.RunFacts, error) {
 }
 
 // carry claims the intent of a message for the attempt that was just recorded,
-// and writes the text from the intent as it is now.
-func (x *tx) carry(m *messageRow, earlier launch.Digest) error {
+// and writes the text from the intent as it is now. Asking again for the same
+// message keeps the claim of its first unanswered ask.
+func (x *tx) carry(m *messageRow) error {
 	i, err := x.intent(m.Intent)
 	if err != nil {
 		return err
-	}
-	if earlier != (launch.Digest{}) && i.DeliveryClaimToken == earlier { // the same message is asked for again
-		if err := x.applyIntent(i, intents.Settle{TokenHash: earlier}); err != nil {
-			return err
-		}
 	}
 	facts, err := x.runFacts(m.Run)
 	if err != nil {
 		return err
 	}
-	claim := intents.Claim{TokenHash: m.Attempt.Token, Deadline: m.Attempt.Deadline, Message: m.ID, Run: facts}
+	claim := intents.Claim{TokenHash: m.Attempt.First, Deadline: m.Attempt.Deadline, Message: m.ID, Run: facts}
 	if err := x.applyIntent(i, claim); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"strconv"
 
 	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/run"
@@ -10,52 +11,6 @@ import (
 	"example.com/piworkflows/intents"
 	"example.com/piworkflows/launch"
 )
-
-// EventKind is what a stored event is about and what happened: the aggregate
-// in the upper bits, its own event kind in the lower five. The state column of
-// an event row is the aggregate's state afterwards: launch.State, run.Status,
-// effect.State, 0 for intents, session.State of a message.
-type EventKind uint16
-
-// The aggregates.
-const (
-	aboutLaunch EventKind = (iota + 1) << 5
-	aboutRun
-	aboutEffect
-	aboutIntent
-	aboutSession
-	aboutStore
-)
-
-// evViolation is a follow-on that contradicted and was left out.
-const evViolation = aboutStore | 1
-
-// evChain is a change of a chain's budget.
-const evChain = aboutStore | 2
-
-// String returns "aggregate.what", as in "launch.claimed".
-func (k EventKind) String() string {
-	of := k & 31
-	switch k &^ 31 {
-	case aboutLaunch:
-		return "launch." + launch.EventKind(of).String()
-	case aboutRun:
-		return "run." + run.EventKind(of).String()
-	case aboutEffect:
-		return "effect." + effect.State(of).String()
-	case aboutIntent:
-		return "intent." + intents.EventKind(of).String()
-	case aboutSession:
-		return "session." + session.EventKind(of).String()
-	}
-	switch k {
-	case evViolation:
-		return "store.violation"
-	case evChain:
-		return "chain.changed"
-	}
-	return "unknown"
-}
 
 // Event is one committed fact, as an observer sees it. It never holds private
 // input, prompts, outputs or tokens.
@@ -82,20 +37,32 @@ func sessionStream(k launch.SessionKey) (s [16]byte) {
 	return s
 }
 
-// runEvent appends an event to a run's stream.
-func (x *tx) runEvent(l *launchRow, e Event, kind EventKind, state uint8, generation uint64, data string) {
+// stream returns the facts that this command adds to a stream, whose next one
+// has the number n.
+func (x *tx) stream(key [16]byte, n uint64) *stream {
+	for i := range x.events {
+		if x.events[i].key == key {
+			return &x.events[i]
+		}
+	}
+	x.events = append(x.events, stream{key: key, first: n})
+	return &x.events[len(x.events)-1]
+}
+
+// runEvent adds a fact to a run's stream.
+func (x *tx) runEvent(l *launchRow, e Event, state uint8, generation uint64, data []byte) {
 	l.Events++
 	key, _ := runBytes(l.ID)
-	x.events = append(x.events, eventRow{Stream: key, N: l.Events, At: x.now.Wall, Kind: kind, State: state, Generation: generation, Data: data})
-	e.Kind, e.Run, e.Session, e.N, e.At = kind.String(), l.ID, l.Session, l.Events, x.now.Wall
+	x.stream(key, l.Events).add(e.Kind, state, generation, data)
+	e.Run, e.Session, e.N, e.At = l.ID, l.Session, l.Events, x.now.Wall
 	x.out = append(x.out, e)
 }
 
-// sessionEvent appends an event to a session's stream.
-func (x *tx) sessionEvent(s *sessionRow, e Event, kind EventKind, state uint8, data string) {
+// sessionEvent adds a fact to a session's stream.
+func (x *tx) sessionEvent(s *sessionRow, e Event, state uint8, data []byte) {
 	s.Events++
-	x.events = append(x.events, eventRow{Stream: sessionStream(s.Key), N: s.Events, At: x.now.Wall, Kind: kind, State: state, Generation: s.Epoch, Data: data})
-	e.Kind, e.Session, e.N, e.At = kind.String(), s.Key, s.Events, x.now.Wall
+	x.stream(sessionStream(s.Key), s.Events).add(e.Kind, state, s.Epoch, data)
+	e.Session, e.N, e.At = s.Key, s.Events, x.now.Wall
 	x.out = append(x.out, e)
 }
 
@@ -109,12 +76,12 @@ type launchData struct {
 	ToolCall  string `json:"toolCall,omitempty"`
 }
 
-func encode(v any) string {
+func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil { // plain structs of strings and numbers always encode
-		return ""
+		return nil
 	}
-	return string(b)
+	return b
 }
 
 func name0(set bool, s interface{ String() string }) string {
@@ -126,7 +93,7 @@ func name0(set bool, s interface{ String() string }) string {
 
 func (x *tx) launchEvent(l *launchRow, e launch.Event, toolCall string) {
 	d := launchData{Runner: e.Runner, Actor: name0(e.Actor != 0, e.Actor), Park: e.Park.String(), Attention: e.Attention.String(), Code: string(e.Code), ToolCall: toolCall}
-	data := ""
+	var data []byte
 	if d != (launchData{}) {
 		data = encode(d)
 	}
@@ -143,27 +110,31 @@ func (x *tx) launchEvent(l *launchRow, e launch.Event, toolCall string) {
 	if e.From != 0 {
 		from = e.From.String()
 	}
-	x.runEvent(l, Event{From: from, To: e.To.String(), Why: why, Launch: e.Kind},
-		aboutLaunch|EventKind(e.Kind), uint8(e.To), e.Generation, data)
+	x.runEvent(l, Event{Kind: "launch." + e.Kind.String(), From: from, To: e.To.String(), Why: why, Launch: e.Kind}, uint8(e.To), e.Generation, data)
 }
 
-// nodeData is the JSON of an event of a run or effect.
-type nodeData struct {
-	Node    string `json:"node"`
-	Visit   uint32 `json:"visit"`
-	Attempt uint32 `json:"attempt,omitempty"`
-	Outcome string `json:"outcome,omitempty"`
+// nodeData is the JSON of a fact about a node or its effect.
+func nodeData(node string, visit, attempt uint32, outcome string) []byte {
+	b := append(make([]byte, 0, 64+len(node)), `{"node":"`...) // a path needs no escapes
+	b = append(append(b, node...), `","visit":`...)
+	b = strconv.AppendUint(b, uint64(visit), 10)
+	b = append(b, `,"attempt":`...)
+	b = strconv.AppendUint(b, uint64(attempt), 10)
+	if outcome != "" {
+		b = append(append(append(b, `,"outcome":"`...), outcome...), '"')
+	}
+	return append(b, '}')
 }
 
 func (x *tx) nodeEvent(l *launchRow, e run.Event) {
 	outcome := name0(e.Outcome != 0, e.Outcome)
-	x.runEvent(l, Event{To: e.Status.String(), Why: outcome, Node: e.Node}, aboutRun|EventKind(e.Kind), uint8(e.Status), l.Generation,
-		encode(nodeData{e.Node, e.Visit, e.Attempt, outcome}))
+	x.runEvent(l, Event{Kind: "run." + e.Kind.String(), To: e.Status.String(), Why: outcome, Node: e.Node}, uint8(e.Status), l.Generation,
+		nodeData(e.Node, e.Visit, e.Attempt, outcome))
 }
 
 func (x *tx) effectEvent(l *launchRow, e *effect.Effect) {
-	x.runEvent(l, Event{To: e.State.String(), Node: e.Key.Path}, aboutEffect|EventKind(e.State), uint8(e.State), l.Generation,
-		encode(nodeData{e.Key.Path, e.Key.Visit, e.Attempt, ""}))
+	x.runEvent(l, Event{Kind: "effect." + e.State.String(), To: e.State.String(), Node: e.Key.Path}, uint8(e.State), l.Generation,
+		nodeData(e.Key.Path, e.Key.Visit, e.Attempt, ""))
 }
 
 func (x *tx) intentEvent(s *sessionRow, i *intents.Intent, e intents.Event) {
@@ -171,7 +142,7 @@ func (x *tx) intentEvent(s *sessionRow, i *intents.Intent, e intents.Event) {
 	if e.Reason == 0 {
 		why = i.Cause.String()
 	}
-	x.sessionEvent(s, Event{Run: i.Run, Intent: i.ID, Message: e.Message, Why: why, Turn: e.Kind}, aboutIntent|EventKind(e.Kind), 0, encode(e))
+	x.sessionEvent(s, Event{Kind: "intent." + e.Kind.String(), Run: i.Run, Intent: i.ID, Message: e.Message, Why: why, Turn: e.Kind}, 0, encode(e))
 }
 
 // messageData is the JSON of a session's event.
@@ -197,5 +168,5 @@ func (x *tx) messageEvent(s *sessionRow, m *session.Message, e session.Event) {
 	if d.End != "" {
 		why = d.End
 	}
-	x.sessionEvent(s, Event{Run: e.Run, Message: e.Message, Intent: e.Intent, To: to, Why: why, Of: e.Kind}, aboutSession|EventKind(e.Kind), state, encode(d))
+	x.sessionEvent(s, Event{Kind: "session." + e.Kind.String(), Run: e.Run, Message: e.Message, Intent: e.Intent, To: to, Why: why, Of: e.Kind}, state, encode(d))
 }

@@ -45,28 +45,28 @@ var ours = sync.OnceValues(func() (*layout, error) {
 // createSchema fills an empty database. The caller holds a transaction.
 func createSchema(conn *sqlite.Conn) error {
 	for _, s := range DDL() {
-		if err := exec(conn, s); err != nil {
+		if err := execSQL(conn, s); err != nil {
 			return err
 		}
 	}
-	if err := exec(conn, fmt.Sprintf("INSERT INTO workflow_store VALUES (1, '%s')", SchemaID)); err != nil {
+	if err := execSQL(conn, fmt.Sprintf("INSERT INTO workflow_store VALUES (1, '%s')", SchemaID)); err != nil {
 		return err
 	}
-	if err := exec(conn, fmt.Sprintf("PRAGMA application_id = %d", ApplicationID)); err != nil {
+	if err := execSQL(conn, fmt.Sprintf("PRAGMA application_id = %d", ApplicationID)); err != nil {
 		return err
 	}
-	return exec(conn, fmt.Sprintf("PRAGMA user_version = %d", UserVersion))
+	return execSQL(conn, fmt.Sprintf("PRAGMA user_version = %d", UserVersion))
 }
 
 // readLayout reads the layout in one snapshot. Its errors are SQLite's own.
 func readLayout(conn *sqlite.Conn) (l *layout, err error) {
 	l = &layout{}
 	if conn.AutocommitEnabled() {
-		if err := exec(conn, "BEGIN"); err != nil {
+		if err := execSQL(conn, "BEGIN"); err != nil {
 			return nil, err
 		}
 		defer func() {
-			if end := exec(conn, "ROLLBACK"); err == nil {
+			if end := execSQL(conn, "ROLLBACK"); err == nil {
 				err = end
 			}
 		}()
@@ -143,8 +143,8 @@ func objectName(object string) string {
 	return fmt.Sprintf("%s %.64q", parts[0], parts[1])
 }
 
-// exec runs one statement and drops what it returns.
-func exec(conn *sqlite.Conn, sql string) error { return query(conn, sql, nil) }
+// execSQL runs one statement and drops what it returns.
+func execSQL(conn *sqlite.Conn, sql string) error { return query(conn, sql, nil) }
 
 func query(conn *sqlite.Conn, sql string, each func(*sqlite.Stmt)) error {
 	return sqlitex.ExecuteTransient(conn, sql, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {

@@ -77,7 +77,7 @@ func (x *tx) contain(k launch.SessionKey, run launch.RunID, err error) error {
 		return err
 	}
 	why := launch.SafeText(r.Message, 512)
-	x.sessionEvent(s, Event{Run: run, Why: why}, evViolation, 0, encode(messageData{Run: run, Reason: why}))
+	x.sessionEvent(s, Event{Kind: "store.violation", Run: run, Why: why}, 0, encode(messageData{Run: run, Reason: why}))
 	return nil
 }
 
@@ -148,16 +148,24 @@ func (x *tx) applyIntent(r *intentRow, c intents.Command) error {
 		return err
 	}
 	r.Intent = next
-	return x.intentEvents(r, events)
+	return x.intentEvents(events)
 }
 
-func (x *tx) intentEvents(r *intentRow, events []intents.Event) error {
-	s, err := x.session(r.Session)
-	if err != nil {
-		return err
-	}
+// intentEvents records what happened to intents and carries out what follows.
+func (x *tx) intentEvents(events []intents.Event) error {
 	for _, e := range events {
+		r, err := x.intent(e.Intent)
+		if err != nil {
+			return err
+		}
+		s, err := x.session(r.Session)
+		if err != nil {
+			return err
+		}
 		x.intentEvent(s, &r.Intent, e)
+		if e.Kind == intents.EvJoined {
+			x.sources.insert(sourceRow{e.SourceEvent, e.Intent})
+		}
 		for _, c := range follow.Intent(e) {
 			switch c := c.(type) {
 			case follow.QueueFallback:
@@ -189,44 +197,9 @@ func (x *tx) facts(l *launchRow, cause intents.Cause) intents.Facts {
 	return f
 }
 
-// owe lets the policy decide what a source event owes and keeps it.
+// owe lets package intents decide what a source event owes, and keeps it. what
+// names the event in its identity.
 func (x *tx) owe(l *launchRow, what string, source intents.Source) error {
-	d := intents.Policy(source)
-	if d.WithdrawChain {
-		rows, err := x.pending(l.Session, func(i *intents.Intent) bool { return i.Chain == l.Chain })
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			if err := x.applyIntent(r, intents.Withdraw{Reason: intents.ReasonCancelled}); err != nil {
-				return err
-			}
-		}
-	}
-	if d.Handoff {
-		if handed, err := x.handOver(l); err != nil || handed || !d.NoticeIfNone {
-			return err
-		}
-		return x.notice(l, what+":"+strconv.FormatUint(l.Generation, 10), "is parked and waits for a person ("+l.Attention.String()+"): resume, cancel or restart it")
-	}
-	if !d.Owe {
-		return nil
-	}
-	return x.ensure(l, what, d)
-}
-
-// handOver makes the run's pending intents eligible as a hand-over.
-func (x *tx) handOver(l *launchRow) (handed bool, err error) {
-	err = x.eachIntent(l, func(i *intents.Intent) intents.Command {
-		handed = true
-		return intents.MakeEligible{Handoff: true, Facts: x.facts(l, i.Cause)}
-	})
-	return handed, err
-}
-
-// ensure keeps the intent that a source event owes: joined to the run's pending
-// intent that no message carries, or its own.
-func (x *tx) ensure(l *launchRow, what string, d intents.Decision) error {
 	revision := uint64(0)
 	if l.HasRecord() {
 		r, err := x.run(l.ID)
@@ -237,44 +210,24 @@ func (x *tx) ensure(l *launchRow, what string, d intents.Decision) error {
 			revision = r.Revision
 		}
 	}
-	source, err := intents.SourceEvent(l.ID, revision, what)
+	event, err := intents.SourceEvent(l.ID, revision, what)
 	if err != nil {
 		return err
 	}
-	linked, err := x.sources.load(x, sourceRow{Source: source}, func(r *sourceRow) bool { return r.Source == source })
+	linked, err := x.sources.load(x, sourceRow{Source: event}, func(r *sourceRow) bool { return r.Source == event })
 	if err != nil || linked != nil {
 		return err
 	}
-	facts := x.facts(l, d.Cause)
-	open, err := x.pending(l.Session, func(i *intents.Intent) bool { return i.Run == l.ID && !i.Carried() })
-	if err != nil {
-		return err
-	}
-	if len(open) > 0 {
-		r := open[0]
-		next, events, err := intents.Join(r.Intent, facts, source)
-		if err != nil {
-			return err
-		}
-		r.Intent = next
-		x.sources.insert(sourceRow{source, r.ID})
-		if err := x.intentEvents(r, events); err != nil {
-			return err
-		}
-		if d.Eligible {
-			return x.applyIntent(r, intents.MakeEligible{Facts: facts})
-		}
-		return nil
+	d := intents.Policy(source)
+	want := intents.New{
+		Identity: intents.Identity{Session: l.Session, Run: l.ID, SourceEvent: event, Cause: d.Cause},
+		Workflow: l.Workflow, Chain: l.Chain, Facts: x.facts(l, d.Cause),
 	}
 	chain, err := x.chain(l.Chain)
 	if err != nil {
 		return err
 	}
-	want := intents.New{
-		Identity: intents.Identity{Session: l.Session, Run: l.ID, SourceEvent: source, Cause: d.Cause},
-		Workflow: l.Workflow, Chain: l.Chain, Facts: facts, Eligible: d.Eligible,
-	}
-	if d.Cause == intents.LaunchFailed {
+	if d.Owe && d.Cause == intents.LaunchFailed {
 		next, within := chain.LaunchFailed()
 		if !within {
 			want.Withdraw = intents.ReasonOverBudget
@@ -286,27 +239,47 @@ func (x *tx) ensure(l *launchRow, what string, d intents.Decision) error {
 	if chain.Stopped {
 		want.Withdraw = intents.ReasonChainStopped
 	}
-	id, err := intents.ID(want.Identity)
+	rows, err := x.pending(l.Session, func(i *intents.Intent) bool {
+		return i.Run == l.ID || d.WithdrawChain && i.Chain == l.Chain
+	})
 	if err != nil {
 		return err
 	}
-	existing, err := x.intent(id)
+	stored := make([]intents.Intent, 0, len(rows)+1)
+	for _, r := range rows {
+		stored = append(stored, r.Intent)
+	}
+	if d.Owe {
+		id, err := intents.ID(want.Identity)
+		if err != nil {
+			return err
+		}
+		if r, err := x.intent(id); err != nil {
+			return err
+		} else if r != nil && !r.Pending() {
+			stored = append(stored, r.Intent)
+		}
+	}
+	owed, err := intents.Owe(source, want, stored, x.now.Wall)
 	if err != nil {
 		return err
 	}
-	var have *intents.Intent
-	if existing != nil {
-		have = &existing.Intent
+	for _, i := range owed.Changed {
+		if r, err := x.intent(i.ID); err != nil {
+			return err
+		} else if r != nil {
+			r.Intent = i
+		} else {
+			x.intents.insert(intentRow{i})
+		}
 	}
-	i, events, created, err := intents.Ensure(have, want, x.now.Wall)
-	if err != nil || !created {
+	if err := x.intentEvents(owed.Events); err != nil || !owed.Notice {
 		return err
 	}
-	r := x.intents.insert(intentRow{i})
-	if err := x.intentEvents(r, events); err != nil || want.Withdraw == 0 {
-		return err
+	if want.Withdraw != 0 {
+		return x.notice(l, what, "ended ("+l.State.String()+"); no turn follows: "+want.Withdraw.String())
 	}
-	return x.notice(l, what, "ended ("+l.State.String()+"); no turn follows: "+want.Withdraw.String())
+	return x.notice(l, what+":"+strconv.FormatUint(l.Generation, 10), "is parked and waits for a person ("+l.Attention.String()+"): resume, cancel or restart it")
 }
 
 // notice queues a passive message about a run.
@@ -366,15 +339,8 @@ func (x *tx) tidy(r *intentRow) error {
 			a, b = b, a
 		}
 		a.Intent, b.Intent = older, newer
-		for _, e := range events {
-			of := a
-			if e.Intent == b.ID {
-				of = b
-				x.sources.insert(sourceRow{e.SourceEvent, b.ID})
-			}
-			if err := x.intentEvents(of, []intents.Event{e}); err != nil {
-				return err
-			}
+		if err := x.intentEvents(events); err != nil {
+			return err
 		}
 		r = b
 	}

@@ -136,36 +136,30 @@ func workOf(l *launch.Launch) Work {
 	return w
 }
 
-func (x *tx) due(s launch.State, limit int, add func(*launch.Launch)) error {
+func (x *tx) due(prefix []Value, limit int) (all []Work, err error) {
 	var row launchRow
-	return x.rows.Scan(launchesDue, []Value{{Kind: Int, Int: int64(s)}}, limit, &row, func() bool {
-		add(&row.Launch)
+	err = x.rows.Scan(launchesDue, prefix, limit, &row, func() bool {
+		all = append(all, workOf(&row.Launch))
 		return true
 	})
+	return all, err
 }
 
-// Claims returns the claimed launches of the file, at most limit of each
-// claimed state, by expiry.
+// Claims returns the claimed launches of the file by expiry, at most limit.
 func (s *Store) Claims(ctx context.Context, limit int) (all []Work, err error) {
 	err = s.view(ctx, func(x *tx) error {
-		for _, state := range [...]launch.State{launch.Starting, launch.Running} {
-			if err := x.due(state, limit, func(l *launch.Launch) { all = append(all, workOf(l)) }); err != nil {
-				return err
-			}
-		}
-		return nil
+		all, err = x.due(claimedRows, limit)
+		return err
 	})
 	return all, err
 }
 
 // Ready returns the headless launches that wait for a claim, oldest first, at
-// most limit queued and limit parked ones, and the count of live claims.
+// most limit, and the count of live claims in the file.
 func (s *Store) Ready(ctx context.Context, limit int) (all []Work, live int, err error) {
 	err = s.view(ctx, func(x *tx) error {
-		for _, state := range [...]launch.State{launch.Queued, launch.Parked} {
-			if err := x.due(state, limit, func(l *launch.Launch) { all = append(all, workOf(l)) }); err != nil {
-				return err
-			}
+		if all, err = x.due(waitingRows, limit); err != nil {
+			return err
 		}
 		live, err = x.claims()
 		return err
@@ -225,6 +219,9 @@ func (s *Store) Asked(ctx context.Context, k launch.SessionKey) (a Asked, err er
 			if m.State == session.Pending {
 				a.Unsent++
 			}
+			if m.Attempt.Epoch != 0 && m.Attempt.Deadline <= x.now.Wall {
+				look(x.now.Wall.Add(session.PendingGrace)) // unanswered, and no report has settled it yet
+			}
 			look(m.Attempt.Deadline)
 		}
 		return nil
@@ -280,17 +277,9 @@ func (s *Store) Message(ctx context.Context, id string) (m session.Message, err 
 	return m, err
 }
 
-// Record is one stored event.
-type Record struct {
-	N          uint64
-	At         launch.Time
-	Kind       EventKind
-	State      uint8 // see EventKind
-	Generation uint64
-	Data       string // JSON, or empty
-}
-
-// RunEvents returns the events of a run after the n-th, at most launch.MaxList.
+// RunEvents returns the stored events of a run after the n-th, which is 0 or
+// the number of the last event that an earlier call returned; at most
+// launch.MaxList rows of them.
 func (s *Store) RunEvents(ctx context.Context, id launch.RunID, after uint64) ([]Record, error) {
 	key, ok := runBytes(id)
 	if !ok {
@@ -299,21 +288,25 @@ func (s *Store) RunEvents(ctx context.Context, id launch.RunID, after uint64) ([
 	return s.events(ctx, key, after)
 }
 
-// SessionEvents returns the events of a session after the n-th, at most
-// launch.MaxList.
+// SessionEvents is RunEvents for the stream of a session.
 func (s *Store) SessionEvents(ctx context.Context, k launch.SessionKey, after uint64) ([]Record, error) {
 	return s.events(ctx, sessionStream(k), after)
 }
 
-func (s *Store) events(ctx context.Context, stream [16]byte, after uint64) (all []Record, err error) {
+func (s *Store) events(ctx context.Context, key [16]byte, after uint64) (all []Record, err error) {
 	err = s.view(ctx, func(x *tx) error {
-		for n := after + 1; n <= after+launch.MaxList; n++ {
-			e := eventRow{Stream: stream, N: n}
-			found, err := x.rows.Get(&e)
+		for range launch.MaxList {
+			row := eventRow{Stream: key, N: after + 1}
+			found, err := x.rows.Get(&row)
 			if err != nil || !found {
 				return err
 			}
-			all = append(all, Record{e.N, e.At, e.Kind, e.State, e.Generation, e.Data})
+			records, err := decodeEvents(row)
+			if err != nil {
+				return err
+			}
+			all = append(all, records...)
+			after += uint64(len(records))
 		}
 		return nil
 	})

@@ -30,8 +30,9 @@ var launchTable = &Table{
 		{"runner", "TEXT CHECK ((runner IS NOT NULL) = (state IN (2, 3)))"},
 		{"token_hash", "BLOB CHECK ((token_hash IS NOT NULL) = (state IN (2, 3)))"},
 		{"generation", "INTEGER NOT NULL"},
-		{"due_at", "INTEGER CHECK (due_at IS NOT NULL OR state NOT IN (2, 3))"}, // claimed: lease expiry; headless: since when it waits for a claim
-		{"ready_at", "INTEGER"},                                                 // interactive: since when it waits for its boundary or a claim
+		{"claimed", "INTEGER NOT NULL CHECK (claimed = (state IN (2, 3)))"},
+		{"due_at", "INTEGER CHECK (due_at IS NOT NULL OR claimed = 0)"}, // claimed: lease expiry; headless: since when it waits for a claim
+		{"ready_at", "INTEGER"},                                         // interactive: since when it waits for its boundary or a claim
 		{"lease_ns", "INTEGER NOT NULL"},
 		{"activations", "INTEGER NOT NULL"},
 		{"expiries", "INTEGER NOT NULL"},
@@ -64,10 +65,10 @@ var launchesByKey = &Index{
 	Has:   func(col func(string) Value) bool { return col("request_key").Kind == Text },
 }
 
-// launchesDue holds what the scheduler looks at: claims by expiry (states 2 and
-// 3), and headless launches that wait for a claim (states 1 and 4), oldest first.
+// launchesDue holds what the scheduler looks at: claims by expiry, and headless
+// launches that wait for a claim, oldest first.
 var launchesDue = &Index{
-	Name: "workflow_run_queue_due", Columns: []string{"state", "due_at", "run_id"},
+	Name: "workflow_run_queue_due", Columns: []string{"claimed", "due_at", "run_id"},
 	Where: "due_at IS NOT NULL",
 	Has:   func(col func(string) Value) bool { return col("due_at").Kind == Int },
 }
@@ -113,6 +114,8 @@ func (r *launchRow) Fields(f *Fields) {
 	optText(f, &l.Claim.Runner)
 	digest(f, &l.Claim.Token)
 	num(f, &l.Generation)
+	claimed := l.State.Claimed()
+	flag(f, &claimed)
 	var due, ready launch.Time
 	if !f.reading {
 		switch {

@@ -86,6 +86,7 @@ var messageTable = &Table{
 		{"attempts", "INTEGER NOT NULL"},
 		{"refusals", "INTEGER NOT NULL"},
 		{"attempt_token", "BLOB"},
+		{"attempt_first", "BLOB CHECK ((attempt_first IS NOT NULL) = (attempt_token IS NOT NULL))"},
 		{"attempt_epoch", "INTEGER CHECK ((attempt_epoch IS NOT NULL) = (attempt_token IS NOT NULL))"},
 		{"attempt_deadline", "INTEGER"},
 		{"attempt_taken", "INTEGER NOT NULL"},
@@ -137,6 +138,7 @@ func (r *messageRow) Fields(f *Fields) {
 	num(f, &m.Attempts)
 	num(f, &m.Refusals)
 	digest(f, &m.Attempt.Token)
+	digest(f, &m.Attempt.First)
 	opt(f, &m.Attempt.Epoch)
 	opt(f, &m.Attempt.Deadline)
 	flag(f, &m.Attempt.Taken)
@@ -176,53 +178,4 @@ func (r *chainRow) Fields(f *Fields) {
 	flag(f, &r.Stopped)
 	num(f, &r.Recoveries)
 	num(f, &r.Failures)
-}
-
-// eventRow is a row of workflow_events: one immutable fact of a stream. The
-// stream of a run is keyed by its ULID, that of a session by the first 16
-// bytes of the SHA-256 of its key.
-type eventRow struct {
-	Stream     [16]byte
-	N          uint64 // from 1, contiguous in its stream
-	At         launch.Time
-	Kind       EventKind
-	State      uint8 // of the aggregate after the event; see EventKind
-	Generation uint64
-	Data       string // JSON, or empty
-}
-
-var eventTable = &Table{
-	Name: "workflow_events", Key: 2,
-	Columns: []Column{
-		{"stream", "BLOB NOT NULL CHECK (length(stream) = 16)"},
-		{"n", "INTEGER NOT NULL"},
-		{"at", "INTEGER NOT NULL"},
-		{"kind", "INTEGER NOT NULL"},
-		{"state", "INTEGER NOT NULL"},
-		{"generation", "INTEGER NOT NULL"},
-		{"data", "TEXT"},
-	},
-	Indexes: []*Index{eventsByStream},
-}
-
-// eventsByStream visits the events of one stream in order.
-var eventsByStream = &Index{Name: "workflow_events_stream", Primary: true, Columns: []string{"stream", "n"}}
-
-// Table implements Row.
-func (*eventRow) Table() *Table { return eventTable }
-
-// Fields implements Row.
-func (r *eventRow) Fields(f *Fields) {
-	w := Value{Kind: Blob, Blob: r.Stream[:]}
-	if v := f.next(w); v != nil {
-		if v.Kind != Blob || copy(r.Stream[:], v.Blob) != 16 {
-			f.bad("a stream key")
-		}
-	}
-	num(f, &r.N)
-	num(f, &r.At)
-	num(f, &r.Kind)
-	num(f, &r.State)
-	num(f, &r.Generation)
-	optText(f, &r.Data)
 }

@@ -12,13 +12,15 @@ import (
 type Rows interface {
 	// Get fills row, which holds its key, and reports whether it exists.
 	Get(row Row) (bool, error)
-	// Put writes row. old is the row as it was read in this transaction, or nil
-	// to insert; an insert of an existing key or a violated constraint is an
-	// error, after which the transaction cannot commit.
+	// Put writes row. old is a copy of the row as it was read in this
+	// transaction, of which only the differences are written, or nil to insert.
+	// An insert of an existing key, an update of an absent one or a violated
+	// constraint is an error, after which the transaction cannot commit.
 	Put(old, row Row) error
 	// Scan visits the rows of an index whose first columns equal prefix, in
-	// index order, at most limit of them, until each returns false. It fills
-	// row before every call of each.
+	// index order and then in key order, at most limit of them, until each
+	// returns false. It fills row before every call of each, which must not use
+	// the rows itself: collect first.
 	Scan(ix *Index, prefix []Value, limit int, row Row, each func() bool) error
 	// Count counts the rows of an index whose first columns equal prefix.
 	Count(ix *Index, prefix []Value) (int, error)

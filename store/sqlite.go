@@ -151,6 +151,7 @@ func (e *sqliteEngine) View(ctx context.Context, fn func(Rows) error) error {
 	sound := false
 	defer func() {
 		if !sound && r != nil {
+			r.rows.open = false
 			_ = r.rows.conn.Close()
 			r = nil
 		}

@@ -15,6 +15,9 @@ func refuseSQLite(doing string, err error) error {
 		return nil
 	}
 	code := sqlite.ErrCode(err)
+	if code == sqlite.ResultReadOnlyRollback {
+		return launch.Refuse(launch.ErrIncompatible, "%s: another program left the file in an unfinished transaction (%v); nothing was changed: %s", doing, code, howToReset)
+	}
 	switch code.ToPrimary() {
 	case sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultProtocol:
 		return launch.Refuse(launch.ErrBusy, "%s: another connection holds the store's lock (%v); retry", doing, code)

@@ -15,6 +15,8 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,10 @@ type Options struct {
 	Entropy io.Reader     // of ids and tokens; nil: crypto/rand
 	Lease   time.Duration // for how long a clock jump is distrusted; 0: launch.DefaultLease
 	SQLite  SQLiteOptions // used by [Open]
+	// Probe is called around every commit of a command, for crash tests: with
+	// "before <command>" once everything is written and not yet committed, and
+	// with "after <command>" once it is committed and nobody has been told.
+	Probe func(point string)
 }
 
 // Store carries out commands over an engine. It is safe for concurrent use.
@@ -43,6 +49,7 @@ type Store struct {
 		ulids   *ulid.MonotonicEntropy
 	}
 	watch launch.Watch // used only inside Update, which is serial
+	probe func(point string)
 	out   publisher
 }
 
@@ -58,7 +65,7 @@ func Open(path string, o Options) (*Store, error) {
 
 // New returns a store over an engine, which it owns from now on.
 func New(engine Engine, o Options) *Store {
-	s := &Store{engine: engine, clock: o.Clock, lease: o.Lease}
+	s := &Store{engine: engine, clock: o.Clock, lease: o.Lease, probe: o.Probe}
 	if s.clock == nil {
 		s.clock = clock.System()
 	}
@@ -134,10 +141,14 @@ type Command[A any] interface {
 // has begun, nothing happens; later the caller learns the outcome all the same.
 func Do[A any](ctx context.Context, s *Store, c Command[A]) (A, error) {
 	var answer A
+	probe := func(string) {}
+	if s.probe != nil {
+		probe = func(when string) { s.probe(when + " " + commandName(c)) }
+	}
 	err := s.update(ctx, func(x *tx) (err error) {
 		answer, err = c.run(x)
 		return err
-	})
+	}, probe)
 	if err != nil {
 		var none A
 		return none, err
@@ -145,7 +156,16 @@ func Do[A any](ctx context.Context, s *Store, c Command[A]) (A, error) {
 	return answer, nil
 }
 
-func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
+// commandName names a command for the probe, as "start" or "observe report".
+func commandName(c any) string {
+	name := reflect.TypeOf(c).Name()
+	if o, ok := c.(Observe); ok {
+		name += " " + reflect.TypeOf(o.Saw).Name()
+	}
+	return strings.ToLower(name)
+}
+
+func (s *Store) update(ctx context.Context, fn func(*tx) error, probe func(when string)) error {
 	var x tx
 	var turn uint64
 	err := s.engine.Update(ctx, func(rows Rows) error {
@@ -156,10 +176,16 @@ func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
 		if err := fn(&x); err != nil {
 			return err
 		}
-		return x.flush()
+		if err := x.flush(); err != nil {
+			return err
+		}
+		probe("before")
+		return nil
 	})
 	if err != nil {
 		x.out = nil
+	} else {
+		probe("after")
 	}
 	s.out.done(turn, x.out)
 	return err

@@ -22,7 +22,7 @@ type tx struct {
 	sessions kept[sessionRow, *sessionRow]
 	messages kept[messageRow, *messageRow]
 	chains   kept[chainRow, *chainRow]
-	events   []eventRow
+	events   []stream
 	out      []Event
 
 	listed map[launch.SessionKey]bool // sessions whose pending intents and watched messages are kept
@@ -90,7 +90,7 @@ func (k kept[R, P]) flush(x *tx) error {
 // flush writes everything that the command changed.
 func (x *tx) flush() error {
 	for i := range x.events {
-		if err := x.rows.Put(nil, &x.events[i]); err != nil {
+		if err := x.rows.Put(nil, x.events[i].row(x.now.Wall)); err != nil {
 			return err
 		}
 	}
@@ -138,17 +138,12 @@ func (x *tx) reservation(k launch.SessionKey) (*launchRow, error) {
 }
 
 // claims counts the live claims in the file.
-func (x *tx) claims() (int, error) {
-	total := 0
-	for _, s := range [...]launch.State{launch.Starting, launch.Running} {
-		n, err := x.rows.Count(launchesDue, []Value{{Kind: Int, Int: int64(s)}})
-		if err != nil {
-			return 0, err
-		}
-		total += n
-	}
-	return total, nil
-}
+func (x *tx) claims() (int, error) { return x.rows.Count(launchesDue, claimedRows) }
+
+var (
+	claimedRows = []Value{{Kind: Int, Int: 1}}
+	waitingRows = []Value{{Kind: Int, Int: 0}}
+)
 
 // session returns the row of a session, made when it is new.
 func (x *tx) session(k launch.SessionKey) (*sessionRow, error) {
@@ -237,7 +232,7 @@ func (x *tx) setChain(k launch.SessionKey, c session.Chain) error {
 	} else {
 		x.chains.insert(chainRow{c})
 	}
-	x.sessionEvent(s, Event{Run: c.ID}, evChain, 0, encode(c))
+	x.sessionEvent(s, Event{Kind: "chain.changed", Run: c.ID}, 0, encode(c))
 	return nil
 }
 

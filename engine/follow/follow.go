@@ -135,6 +135,9 @@ func Session(e session.Event) []Command {
 	case session.EvConfirmed:
 		return []Command{Resolve{e.Intent, e.Message, resolution(e.Of)}}
 	case session.EvRefused, session.EvUncarried:
+		if e.Unanswered {
+			return nil
+		}
 		return []Command{Settle{e.Intent}}
 	}
 	return nil

@@ -81,10 +81,8 @@ type Result struct {
 	Events []Event
 }
 
-// Begin returns the row of a new run that has entered the plan's start node,
-// and makes what [Apply] would report as one [Entered] event. The plan must be
-// valid and the input checked; both are looked at again only as far as a
-// corrupt row would follow from them.
+// Begin returns the row of a new run that has entered the start node of a
+// valid plan, at visit 1 and attempt 1. Its one event is r.At([Entered]).
 func Begin(id launch.RunID, p *Plan, input []byte, now launch.Time) (Run, error) {
 	if err := launch.CheckKey("run id", string(id)); err != nil {
 		return Run{}, err

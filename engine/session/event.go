@@ -48,6 +48,9 @@ type Event struct {
 	Turn    string
 	End     End
 	Reason  string // bounded and safe
+	// Unanswered says that an earlier ask of the same message may still have
+	// been carried out.
+	Unanswered bool
 }
 
 // Ownership is the answer to a turn-start report.

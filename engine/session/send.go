@@ -34,7 +34,11 @@ func (c Try) apply(s *step) {
 		m.Turn = Turn{}
 	}
 	m.Attempts++
-	m.Attempt = Attempt{Token: c.Token, Epoch: c.Epoch, Deadline: s.now.Wall.Add(SendDeadline)}
+	first := c.Token
+	if m.Attempt.Epoch != 0 {
+		first = m.Attempt.First
+	}
+	m.Attempt = Attempt{Token: c.Token, First: first, Epoch: c.Epoch, Deadline: max(m.Attempt.Deadline, s.now.Wall.Add(SendDeadline))}
 	se.Fresh = false
 	s.about(EvAttempted, m, Event{})
 	send := *m
@@ -81,8 +85,13 @@ func (c Answer) apply(s *step) {
 		m.Attempt.Taken = true
 		m.Updated = s.now.Wall
 	case Occupied, Refused:
-		m.Attempt = Attempt{}
-		s.about(EvRefused, m, Event{Reason: launch.SafeText(c.Reason, 256)})
+		open := m.Attempt.First != m.Attempt.Token
+		if open { // an earlier ask of the same message is still unanswered
+			m.Attempt.Token = m.Attempt.First
+		} else {
+			m.Attempt = Attempt{}
+		}
+		s.about(EvRefused, m, Event{Unanswered: open, Reason: launch.SafeText(c.Reason, 256)})
 		s.settled(m, c.Verdict == Refused)
 	default:
 		s.refuse(launch.ErrInvalid, "a send is taken, present, occupied or refused")
@@ -92,7 +101,7 @@ func (c Answer) apply(s *step) {
 // settled handles a message whose attempt came to nothing.
 func (s *step) settled(m *Message, counts bool) {
 	if m.State == Cancelled {
-		m.Watched = false
+		m.Watched = m.Attempt.Epoch != 0
 		return
 	}
 	if counts {

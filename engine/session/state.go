@@ -110,10 +110,13 @@ func MessageID(subject string, issue uint8) string {
 
 // Attempt is one recorded send that is not settled. The zero value means none.
 type Attempt struct {
-	Token    launch.Digest // SHA-256 of a random token that only the sender knows
+	Token launch.Digest // SHA-256 of a random token that only the sender knows
+	// First is the token of the earliest ask that is still unanswered. It
+	// differs from Token when the same message was asked for again.
+	First    launch.Digest
 	Epoch    uint64
-	Deadline launch.Time
-	Taken    bool // the bridge answered that it appended the message
+	Deadline launch.Time // of the latest ask
+	Taken    bool        // the bridge answered that it appended the message
 }
 
 // Message is one issue of a subject.

@@ -22,15 +22,16 @@ const (
 	warmOps, warmLimit = 1500, 3 * time.Second
 )
 
-// Compare measures the arms in turns, to and fro, and reports per arm after the first
-// the medians over the repetitions of two ratios to the first arm in the same repetition:
+// Compare measures the arms in turns, to and fro, and reports for each arm after the first the medians
+// over the repetitions of two ratios to the first arm in the same repetition:
 //
 //	NAME/FIRST-rate    commands per second
 //	NAME/FIRST-p50     median time of one op
 //
 // and of the first arm, so that the ratios can be placed, FIRST/s and FIRST-p50-µs. Only ratios can
-// be compared between runs. There are five repetitions, with -benchtime=Nx N if that is more; an arm
-// costs about its warm-up plus a quarter of a second for each. An error of an arm ends the benchmark.
+// be compared between runs, and of a busy machine not even those. There are five repetitions, with
+// -benchtime=Nx N if that is more; an arm costs about its warm-up plus a quarter of a second for each.
+// An error of an arm ends the benchmark.
 func Compare(b *testing.B, arms ...Arm) {
 	b.Helper()
 	reps := min(max(repetitions, b.N), mostRepetitions)

@@ -140,14 +140,14 @@ func request(t *rapid.T, w *World) *launch.Request {
 	return r
 }
 
-// record draws what the run's record says when a claim ends: usually what it
+// drawRecord draws what the run's record says when a claim ends: usually what it
 // did last, sometimes more progress or an end.
 func drawRecord(t *rapid.T, l *launch.Launch, r launch.Record) launch.Record {
 	if !l.HasRecord() {
 		return launch.Record{}
 	}
 	r.Progress += uint64(one(t, "progress", 0, 0, 1))
-	if odds(t, "other status", 35) {
+	if odds(t, "other status", 50) {
 		r.Status = one(t, "status", launch.RecordWaiting, launch.RecordRunning, launch.RecordAttention, launch.RecordDone, launch.RecordFailed, launch.RecordCancelled, launch.RecordUnreadable)
 	}
 	if r.Status == launch.RecordFailed {

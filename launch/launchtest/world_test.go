@@ -26,6 +26,7 @@ func TestSequencesAreHalfLegal(t *testing.T) {
 	}
 	taken := map[edge]int{}
 	refused := map[launch.Kind]int{}
+	rare := map[string]int{"no_progress": 0, "source_changed": 0, "effect_ambiguous": 0, "third expiry": 0, "clock distrusted": 0, "renewed after expiry": 0, "adopted": 0}
 	for seed := range worlds {
 		for _, e := range sequence.Example(seed) {
 			if e.Err == nil {
@@ -33,7 +34,22 @@ func TestSequencesAreHalfLegal(t *testing.T) {
 			} else {
 				refused[kindOf(e.Err)]++
 			}
+			if e.Now.Distrust {
+				rare["clock distrusted"]++
+			}
+			if e.Err == nil && e.Kind() == launch.CmdRenew && e.Before.Claim.Expired(e.Now) {
+				rare["renewed after expiry"]++
+			}
+			if e.Err == nil && e.Kind() == launch.CmdReserve && len(e.Events) == 0 {
+				rare["adopted"]++
+			}
 			for _, ev := range e.Events {
+				if _, ok := rare[ev.Attention.String()]; ok {
+					rare[ev.Attention.String()]++
+				}
+				if ev.Code == launch.CodeActivationFailed && e.Kind() == launch.CmdRecover {
+					rare["third expiry"]++
+				}
 				taken[edge{ev.From, ev.To, e.Kind()}]++
 			}
 		}
@@ -51,20 +67,17 @@ func TestSequencesAreHalfLegal(t *testing.T) {
 			}
 		}
 	}
+	for what, n := range rare {
+		if n == 0 {
+			t.Errorf("it never happens: %s", what)
+		}
+	}
+	t.Log(rare)
 	for _, k := range []launch.Kind{launch.ErrInvalid, launch.ErrNotAllowed, launch.ErrNotFound, launch.ErrConflict, launch.ErrStale, launch.ErrEnded, launch.ErrExpired, launch.ErrPaused, launch.ErrSessionBusy} {
 		if refused[k] == 0 {
 			t.Errorf("nothing is ever refused as %s", k)
 		}
 	}
-}
-
-func kindOf(err error) launch.Kind {
-	for _, k := range launch.Kinds() {
-		if is(err, k) {
-			return k
-		}
-	}
-	return 0
 }
 
 // TestInvariants runs generated sequences and checks every invariant.

@@ -270,13 +270,10 @@ func checkScanAlone(e store.Engine) error {
 	ix := indexOf("workflow_run_queue_due")
 	err := e.Update(bg, func(tx store.Rows) error {
 		_ = tx.Scan(ix, nil, 9, &Record{In: ix.Table}, func() bool {
-			_ = tx.Put(nil, launchRow(3))
+			_, _ = tx.Get(key(launchRow(1)))
 			return true
 		})
 		return nil
 	})
-	return first(
-		func() error { return wantInternal("an update that puts inside a scan", err) },
-		func() error { return want(e, launchRow(3), false) },
-	)
+	return wantInternal("an update that reads inside a scan", err)
 }

@@ -1,0 +1,312 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/piworkflows/clock"
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/launch"
+	"example.com/piworkflows/store"
+)
+
+// Conn is one live connection of a bridge. Its methods report what the bridge
+// observed, in that order; each returns once the fact is committed. On a fenced
+// connection they fail with launch.ErrStale. They are safe for concurrent use.
+type Conn struct {
+	c       *Coordinator
+	key     launch.SessionKey
+	epoch   uint64
+	session Session
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	woken  chan struct{}
+	done   chan struct{}
+	once   sync.Once
+
+	ready   atomic.Bool            // the bridge has called Changed
+	changed atomic.Bool            // a newer look is needed
+	abort   atomic.Pointer[string] // message whose turn has to be stopped
+	seen    atomic.Uint64          // reports of the bridge so far: a look that overlaps one is repeated
+
+	// Used by run alone.
+	timer   clock.Timer
+	refused int         // refusals in a row
+	pause   launch.Mono // nothing is tried before, after a refusal
+}
+
+const (
+	firstPause = 250 * time.Millisecond // after a refusal, doubling
+	maxPause   = 30 * time.Second
+)
+
+// Epoch returns the connection's number; a later connection has a higher one.
+func (n *Conn) Epoch() uint64 { return n.epoch }
+
+// Session returns the session's key.
+func (n *Conn) Session() launch.SessionKey { return n.key }
+
+// Done is closed when the connection has ended.
+func (n *Conn) Done() <-chan struct{} { return n.done }
+
+// Changed says that the session's idle state or branch has changed. Its first
+// call says besides that unconfirmed turn reports have been repeated.
+func (n *Conn) Changed() {
+	n.seen.Add(1)
+	n.ready.Store(true)
+	n.changed.Store(true)
+	n.wake()
+}
+
+// TurnStarted reports that the agent begins to work. turn is the bridge's key
+// of the turn, unique in the session; message is the id of the workflow message
+// that opened it, or empty. A retry repeats the report with the same key. The
+// answer says to whom the turn belongs; a turn that must not go on is aborted.
+func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership, error) {
+	seen, err := n.observe(ctx, session.TurnStarted{Epoch: n.epoch, Turn: turn, Message: message})
+	if err == nil && seen.Abort != "" {
+		n.abort.Store(&seen.Abort)
+		n.wake()
+	}
+	return seen.Own, err
+}
+
+// TurnSettled reports that the agent came to rest after that turn, once for all
+// its retries. byPerson says that a person, not this host, aborted it.
+func (n *Conn) TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error {
+	_, err := n.observe(ctx, session.TurnSettled{Epoch: n.epoch, Turn: turn, End: end, ByPerson: byPerson})
+	return err
+}
+
+// Input reports that a person's input arrived: before its turn starts, or into
+// the current one.
+func (n *Conn) Input(ctx context.Context) error {
+	_, err := n.observe(ctx, session.Input{Epoch: n.epoch})
+	return err
+}
+
+// Shutdown reports that the session announced its end, and ends the connection.
+func (n *Conn) Shutdown(ctx context.Context) error {
+	_, err := n.observe(ctx, session.Disconnect{Epoch: n.epoch, Shutdown: true})
+	n.end(false)
+	return err
+}
+
+// Close ends the connection without a word of the session.
+func (n *Conn) Close() {
+	// A fenced or closed host has nothing to record.
+	_, err := n.observe(context.Background(), session.Disconnect{Epoch: n.epoch})
+	if err != nil && !errors.Is(err, launch.ErrStale) && !errors.Is(err, launch.ErrClosed) {
+		n.c.o.Log.Warn("a disconnect could not be recorded", "session", string(n.key), "err", err)
+	}
+	n.end(false)
+}
+
+func (n *Conn) observe(ctx context.Context, saw session.Command) (store.Seen, error) {
+	n.seen.Add(1)
+	seen, err := store.Do(ctx, n.c.o.Store, store.Observe{Session: n.key, Saw: saw})
+	if errors.Is(err, launch.ErrStale) {
+		n.end(true)
+	}
+	if err == nil {
+		n.changed.Store(true)
+		n.wake()
+	}
+	return seen, err
+}
+
+// end ends the connection; fenced tells the bridge why.
+func (n *Conn) end(fenced bool) {
+	n.once.Do(func() {
+		n.c.forget(n)
+		n.cancel()
+		close(n.done)
+		if fenced {
+			n.session.Fenced()
+		}
+	})
+}
+
+func (n *Conn) wake() {
+	select {
+	case n.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run looks and sends until the connection ends.
+func (n *Conn) run() {
+	defer n.end(false)
+	defer n.arm(0, 0)
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.woken:
+		}
+		if m := n.abort.Swap(nil); m != nil {
+			if err := n.session.Abort(n.ctx, *m); err != nil {
+				n.c.o.Log.Warn("a turn could not be aborted", "session", string(n.key), "err", err)
+			}
+		}
+		if !n.ready.Load() {
+			continue
+		}
+		for more := true; more && n.ctx.Err() == nil; {
+			var err error
+			if more, err = n.step(); err != nil {
+				if n.ctx.Err() != nil {
+					return
+				}
+				if errors.Is(err, launch.ErrStale) {
+					n.end(true)
+					return
+				}
+				n.c.o.Log.Warn("delivery is delayed", "session", string(n.key), "err", err)
+				n.backOff()
+				more = false
+			}
+		}
+	}
+}
+
+// step does the next thing that is due and reports whether to look again.
+func (n *Conn) step() (bool, error) {
+	st := n.c.o.Store
+	asked, err := st.Asked(n.ctx, n.key)
+	if err != nil {
+		return false, err
+	}
+	if asked.Session.Epoch != n.epoch {
+		return false, launch.Refuse(launch.ErrStale, "the session was connected again")
+	}
+	wall, mono := st.Clock().Now()
+	n.arm(asked.Next.Sub(wall), mono)
+	stale := !asked.Session.Fresh && (asked.Unsent > 0 || len(asked.Names) > 0)
+	if n.changed.Swap(false) || stale || !asked.Session.Reported {
+		return n.look(asked.Names)
+	}
+	if asked.Unsent == 0 {
+		return false, nil
+	}
+	if wait := n.pause.Sub(mono); n.refused > 0 && wait > 0 {
+		n.armIn(wait)
+		return false, nil
+	}
+	return n.try()
+}
+
+// look asks the bridge for a report and records it.
+func (n *Conn) look(names []string) (bool, error) {
+	before := n.seen.Load()
+	report, err := n.session.Look(n.ctx, names)
+	if err != nil {
+		n.changed.Store(true)
+		return false, err
+	}
+	if n.seen.Load() != before { // something was reported meanwhile: look at what is now
+		n.changed.Store(true)
+		return true, nil
+	}
+	r := session.Report{Epoch: n.epoch, Idle: report.Idle, Pending: report.Pending}
+	asked := make(map[string]bool, len(names))
+	for _, name := range names {
+		asked[name] = true
+	}
+	for _, e := range report.Evidence {
+		if asked[e.Message] {
+			r.Evidence = append(r.Evidence, session.Evidence(e))
+		}
+	}
+	if _, err := store.Do(n.ctx, n.c.o.Store, store.Observe{Session: n.key, Saw: r}); err != nil {
+		return false, err
+	}
+	n.c.o.Reported(n.key)
+	return true, nil
+}
+
+// try records the next send that is due, asks the bridge for it, and records
+// the answer.
+func (n *Conn) try() (bool, error) {
+	st := n.c.o.Store
+	token, err := st.NewToken()
+	if err != nil {
+		return false, err
+	}
+	send, err := store.Do(n.ctx, st, store.Try{Session: n.key, Epoch: n.epoch, Token: token.Hash()})
+	if err != nil || send.Message == nil {
+		return false, err
+	}
+	m, err := message(send, n.epoch)
+	if err != nil {
+		return false, err
+	}
+	answer, err := n.session.Send(n.ctx, m)
+	if err != nil { // the answer is lost: ask again for the same message, a little later
+		n.backOff()
+		return false, err
+	}
+	record := session.Answer{Message: m.ID, Token: token.Hash(), Verdict: answer.Verdict, Reason: answer.Reason}
+	if _, err := store.Do(context.WithoutCancel(n.ctx), st, store.Answer{Session: n.key, Answer: record}); err != nil {
+		return false, err
+	}
+	if answer.Verdict == Occupied || answer.Verdict == Refused {
+		n.backOff()
+		return true, nil
+	}
+	n.refused = 0
+	return true, nil
+}
+
+// message is what a bridge is asked to append.
+func message(s store.Send, epoch uint64) (Message, error) {
+	var body store.Body
+	if err := json.Unmarshal(s.Message.Body, &body); err != nil {
+		return Message{}, launch.Refuse(launch.ErrInternal, "the stored body of a message cannot be read")
+	}
+	details := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body.Details, &details); err != nil {
+		return Message{}, launch.Refuse(launch.ErrInternal, "the stored details of a message cannot be read")
+	}
+	details["messageId"], _ = json.Marshal(s.Message.ID)
+	raw, err := json.Marshal(details)
+	return Message{
+		ID: s.Message.ID, Others: s.Others, Intent: s.Message.Intent, Epoch: epoch, Deadline: s.Message.Attempt.Deadline,
+		TriggerTurn: s.Message.Kind.StartsTurn(), CustomType: body.CustomType, Content: body.Content, Details: raw,
+	}, err
+}
+
+// backOff makes the next try wait, longer after each refusal in a row.
+func (n *Conn) backOff() {
+	_, mono := n.c.o.Store.Clock().Now()
+	wait := min(firstPause<<min(n.refused, 10), maxPause)
+	n.refused++
+	n.pause = mono.Add(wait)
+	n.armIn(wait)
+}
+
+// arm sets the one timer of the connection, for the next stored deadline.
+func (n *Conn) arm(in time.Duration, now launch.Mono) {
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
+	}
+	if in > 0 {
+		n.armIn(in)
+	}
+}
+
+func (n *Conn) armIn(in time.Duration) {
+	if n.timer != nil {
+		n.timer.Stop()
+	}
+	n.timer = n.c.o.Store.Clock().AfterFunc(in, func() {
+		n.changed.Store(true)
+		n.wake()
+	})
+}

@@ -1,0 +1,9 @@
+// Package delivery sends everything that a session is to be sent. The
+// [Coordinator] decides nothing by itself: what is due is decided by the pure
+// rules from stored state and the session's latest report, and looked at again
+// after every report, commit, deadline and reconnect (rule delivery/look-again).
+//
+// A bridge to an agent implements [Session] and reports through the [Conn] that
+// [Coordinator.Connect] returns. The rules that a bridge has to keep are on the
+// methods of both; package deliverytest checks them.
+package delivery

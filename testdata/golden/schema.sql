@@ -1,0 +1,221 @@
+CREATE TABLE workflow_store (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  schema_id TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE workflow_run_queue (
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  workflow TEXT NOT NULL,
+  source TEXT NOT NULL,
+  digest BLOB NOT NULL CHECK (length(digest) = 32),
+  mode INTEGER NOT NULL CHECK (mode IN (1, 2)),
+  session_id TEXT CHECK ((session_id IS NOT NULL) = (mode = 1)),
+  origin_group TEXT,
+  input BLOB CHECK (input IS NULL OR state IN (1, 2)),
+  options BLOB,
+  scope TEXT,
+  request_key TEXT CHECK (request_key IS NULL OR scope IS NOT NULL),
+  content BLOB NOT NULL CHECK (length(content) = 32),
+  initiating_turn TEXT,
+  parent_run_id TEXT,
+  chain_run_id TEXT,
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 7),
+  park INTEGER NOT NULL CHECK (park BETWEEN 0 AND 4 AND (park > 0) = (state = 4)),
+  attention INTEGER NOT NULL CHECK ((attention > 0) = (park = 4)),
+  paused INTEGER NOT NULL CHECK (paused IN (0, 1)),
+  runner TEXT CHECK ((runner IS NOT NULL) = (state IN (2, 3))),
+  token_hash BLOB CHECK ((token_hash IS NOT NULL) = (state IN (2, 3))),
+  generation INTEGER NOT NULL,
+  due_at INTEGER CHECK (due_at IS NOT NULL OR state NOT IN (2, 3)),
+  ready_at INTEGER,
+  lease_ns INTEGER NOT NULL,
+  activations INTEGER NOT NULL,
+  expiries INTEGER NOT NULL,
+  strikes INTEGER NOT NULL,
+  progress INTEGER NOT NULL,
+  error_code TEXT CHECK ((error_code IS NOT NULL) = (state = 6)),
+  error_message TEXT CHECK ((error_message IS NOT NULL) = (state = 6)),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  started_at INTEGER,
+  finished_at INTEGER CHECK ((finished_at IS NOT NULL) = (state >= 5)),
+  events INTEGER NOT NULL,
+  PRIMARY KEY (run_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX workflow_run_queue_reservation
+ON workflow_run_queue (session_id)
+WHERE session_id IS NOT NULL AND state <= 4;
+
+CREATE UNIQUE INDEX workflow_run_queue_request_key
+ON workflow_run_queue (scope, request_key)
+WHERE request_key IS NOT NULL;
+
+CREATE INDEX workflow_run_queue_due
+ON workflow_run_queue (state, due_at, run_id)
+WHERE due_at IS NOT NULL;
+
+CREATE TABLE workflow_runs (
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  revision INTEGER NOT NULL,
+  status INTEGER NOT NULL CHECK (status BETWEEN 1 AND 7),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  steps INTEGER NOT NULL,
+  progress INTEGER NOT NULL,
+  input BLOB,
+  error_code TEXT,
+  error_message TEXT CHECK ((error_message IS NOT NULL) = (error_code IS NOT NULL)),
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER CHECK ((ended_at IS NOT NULL) = (status >= 4)),
+  PRIMARY KEY (run_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_steps (
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  outcome INTEGER NOT NULL CHECK (outcome BETWEEN 1 AND 4),
+  output BLOB CHECK ((output IS NOT NULL) = (outcome = 1)),
+  error_code TEXT,
+  error_message TEXT CHECK ((error_message IS NOT NULL) = (error_code IS NOT NULL)),
+  at INTEGER NOT NULL,
+  PRIMARY KEY (run_id, node, visit, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_effects (
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  retry INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  name TEXT NOT NULL,
+  fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
+  policy INTEGER NOT NULL CHECK (policy BETWEEN 1 AND 3),
+  token_hash BLOB NOT NULL,
+  attempt INTEGER NOT NULL,
+  reserved_at INTEGER NOT NULL,
+  settled_at INTEGER CHECK ((settled_at IS NOT NULL) = (state IN (2, 3))),
+  PRIMARY KEY (run_id, node, visit, retry, type, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_events (
+  stream BLOB NOT NULL CHECK (length(stream) = 16),
+  n INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  data TEXT,
+  PRIMARY KEY (stream, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_turn_intents (
+  intent_id TEXT NOT NULL,
+  source_event_id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  workflow_ref TEXT NOT NULL,
+  target_session_id TEXT NOT NULL,
+  cause TEXT NOT NULL,
+  node_id TEXT,
+  attempt_id TEXT,
+  chain_run_id TEXT NOT NULL,
+  fallback_facts_json TEXT NOT NULL,
+  requested_at INTEGER NOT NULL,
+  eligible_at INTEGER,
+  resolved_at INTEGER,
+  resolution TEXT CHECK ((resolution IS NOT NULL) = (resolved_at IS NOT NULL)),
+  resolution_message_id TEXT CHECK ((resolution_message_id IS NOT NULL) = (resolved_at IS NOT NULL)),
+  withdrawn_at INTEGER CHECK (withdrawn_at IS NULL OR resolved_at IS NULL),
+  withdrawn_reason TEXT CHECK ((withdrawn_reason IS NOT NULL) = (withdrawn_at IS NOT NULL)),
+  delivery_claim_token BLOB,
+  delivery_claim_expires_at INTEGER CHECK ((delivery_claim_expires_at IS NOT NULL) = (delivery_claim_token IS NOT NULL)),
+  PRIMARY KEY (intent_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX workflow_turn_intents_pending
+ON workflow_turn_intents (target_session_id, requested_at, intent_id)
+WHERE resolved_at IS NULL AND withdrawn_at IS NULL;
+
+CREATE TABLE workflow_turn_sources (
+  source_event_id TEXT NOT NULL,
+  intent_id TEXT NOT NULL,
+  PRIMARY KEY (source_event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_sessions (
+  session_id TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  host TEXT,
+  process TEXT,
+  can_tell_durable INTEGER NOT NULL,
+  reported INTEGER NOT NULL,
+  fresh INTEGER NOT NULL,
+  idle INTEGER NOT NULL,
+  pending INTEGER NOT NULL,
+  pending_since INTEGER,
+  input INTEGER NOT NULL,
+  active_turn TEXT,
+  active_message TEXT,
+  active_input INTEGER NOT NULL,
+  open_message TEXT,
+  held INTEGER NOT NULL,
+  held_epoch INTEGER,
+  display_run_id TEXT,
+  quiet_until INTEGER,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  events INTEGER NOT NULL,
+  PRIMARY KEY (session_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_messages (
+  message_id TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 8),
+  subject TEXT NOT NULL,
+  issue INTEGER NOT NULL,
+  run_id TEXT,
+  intent_id TEXT,
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
+  body BLOB,
+  eligible_at INTEGER,
+  attempts INTEGER NOT NULL,
+  refusals INTEGER NOT NULL,
+  attempt_token BLOB,
+  attempt_first BLOB CHECK ((attempt_first IS NOT NULL) = (attempt_token IS NOT NULL)),
+  attempt_epoch INTEGER CHECK ((attempt_epoch IS NOT NULL) = (attempt_token IS NOT NULL)),
+  attempt_deadline INTEGER,
+  attempt_taken INTEGER NOT NULL,
+  seen INTEGER NOT NULL,
+  durable INTEGER NOT NULL,
+  watched INTEGER NOT NULL,
+  turn_id TEXT,
+  turn_opened_at INTEGER,
+  turn_closed_at INTEGER,
+  turn_end INTEGER CHECK ((turn_end IS NOT NULL) = (turn_closed_at IS NOT NULL)),
+  turn_input INTEGER NOT NULL,
+  turn_starts INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (message_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX workflow_messages_watched
+ON workflow_messages (session_id, created_at, message_id)
+WHERE watched = 1;
+
+CREATE UNIQUE INDEX workflow_messages_unsent
+ON workflow_messages (subject)
+WHERE state = 1;
+
+CREATE TABLE workflow_chains (
+  chain_run_id TEXT NOT NULL,
+  stopped INTEGER NOT NULL,
+  recoveries INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  PRIMARY KEY (chain_run_id)
+) STRICT, WITHOUT ROWID;
