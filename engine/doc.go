@@ -36,7 +36,7 @@
 //     unless it is wrapped by [Unknown]. A panic of an action that is not
 //     repeatable says nothing, so its effect is unknown too.
 //   - engine/stop: when the worker's context ends, that is no outcome: nothing
-//     is proposed any more.
+//     is proposed any more, except that an action has taken effect.
 //   - engine/digest: the digest covers name, version, plan and schemas, not
 //     code. Change the version when the code changes meaning.
 package engine

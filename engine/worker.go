@@ -63,9 +63,10 @@ type Proposal struct {
 }
 
 // Work runs the current node and proposes what came out, again and again, until
-// the host says that the run ended or parked (nil), ctx ends (its cause; nothing
-// is proposed any more, rule engine/stop), or the host returns an error (that
-// error). User code runs on the calling goroutine and gets ctx.
+// the host says that the run ended or parked (nil), ctx ends (its cause; rule
+// engine/stop), or the host returns an error (that error). User code runs on the
+// calling goroutine and gets ctx. A proposal that is made is not cancelled with
+// it: Propose gets ctx without its end.
 func Work(ctx context.Context, wf *Workflow, job Job, host Host) error {
 	for at := job.Current; !at.Ended && !at.Parked; {
 		if ctx.Err() != nil {
@@ -77,13 +78,13 @@ func Work(ctx context.Context, wf *Workflow, job Job, host Host) error {
 		}
 		x := &execution{wf: wf, job: &job, host: host, n: n, at: at}
 		p, err := x.run(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !x.happened(p) {
 			return context.Cause(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		if at, err = host.Propose(ctx, p); err != nil {
+		if at, err = host.Propose(context.WithoutCancel(ctx), p); err != nil {
 			return err
 		}
 	}
@@ -123,6 +124,12 @@ func (x *execution) run(ctx context.Context) (Proposal, error) {
 		return x.failed(err), nil
 	}
 	return x.ok(out), nil
+}
+
+// happened reports whether the proposal says that an effect took place, which
+// is worth telling whatever became of ctx meanwhile.
+func (x *execution) happened(p Proposal) bool {
+	return x.n.kind == run.Action && (p.Outcome == OK || p.Applied)
 }
 
 // observe asks the author's observer. done is false when the action's code has

@@ -270,6 +270,29 @@ func TestStops(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range []struct {
+		why  string
+		err  error
+		want string
+	}{
+		{"an effect that took place is told all the same", nil, "a 1.1 ok \"done\"\n"},
+		{"an error after our own stop is no outcome", context.Canceled, ""},
+		{"nor is not knowing", engine.Unknown(context.Canceled), ""},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			h := newHost(action(engine.Repeatable(), func(context.Context, engine.Attempt, Task) (string, error) {
+				cancel(stale)
+				return "done", c.err
+			}))
+			h.answer = func(engine.Proposal) (engine.Next, bool, error) {
+				return engine.Next{Node: "a", Visit: 2, Attempt: 1}, true, nil
+			}
+			if err := engine.Work(ctx, h.wf, ended, h); err != stale || h.story() != c.want {
+				t.Fatalf("got %v and proposed %q, want the stop's cause and %q", err, h.story(), c.want)
+			}
+		})
+	}
 	t.Run("a refused proposal stops", func(t *testing.T) {
 		h := newHost(must(review("1", nil)))
 		h.answer = func(engine.Proposal) (engine.Next, bool, error) { return engine.Next{}, true, stale }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"example.com/piworkflows/engine/session"
-	"example.com/piworkflows/launch"
 )
 
 // sessionRow is a row of workflow_sessions.

@@ -33,13 +33,10 @@ func (c Prompt) run(x *tx) (struct{}, error) {
 	return struct{}{}, err
 }
 
-// EventRow is an event as it is stored.
-type EventRow struct {
-	Stream     [16]byte
-	N          uint64
-	Kind       EventKind
-	State      uint8
-	Generation uint64
+// Stored is an event as it is stored.
+type Stored struct {
+	Stream [16]byte
+	Record
 }
 
 // All is the content of every table that has rules of its own.
@@ -52,7 +49,7 @@ type All struct {
 	Sessions []session.Session
 	Messages []session.Message
 	Chains   []session.Chain
-	Events   []EventRow
+	Events   []Stored
 }
 
 // ReadAll reads every table, on an engine that scans without an index, which
@@ -89,9 +86,19 @@ func ReadAll(rows Rows) (a All, err error) {
 	var c chainRow
 	read(&c, func() { a.Chains = append(a.Chains, c.Chain) })
 	var ev eventRow
+	var broken error
 	read(&ev, func() {
-		a.Events = append(a.Events, EventRow{ev.Stream, ev.N, ev.Kind, ev.State, ev.Generation})
+		all, err := decodeEvents(ev)
+		if err != nil {
+			broken = err
+		}
+		for _, e := range all {
+			a.Events = append(a.Events, Stored{ev.Stream, e})
+		}
 	})
+	if err == nil {
+		err = broken
+	}
 	return a, err
 }
 
@@ -99,17 +106,3 @@ func ReadAll(rows Rows) (a All, err error) {
 func StreamOfRun(id launch.RunID) [16]byte { key, _ := runBytes(id); return key }
 
 func StreamOfSession(k launch.SessionKey) [16]byte { return sessionStream(k) }
-
-// IsLaunch reports whether an event is a launch's, and which.
-func (k EventKind) IsLaunch() (launch.EventKind, bool) {
-	return launch.EventKind(k & 31), k&^31 == aboutLaunch
-}
-
-// IsRun reports whether an event is a run's.
-func (k EventKind) IsRun() bool { return k&^31 == aboutRun }
-
-// IsEffect reports whether an event is an effect's.
-func (k EventKind) IsEffect() bool { return k&^31 == aboutEffect }
-
-// IsViolation reports whether an event tells of a follow-on that was left out.
-func (k EventKind) IsViolation() bool { return k == evViolation }

@@ -32,7 +32,7 @@ func openTemp(t testing.TB, o SQLiteOptions) *sqliteEngine {
 }
 
 // eventN is a small row, the n-th of one stream.
-func eventN(n int) *eventRow { return &eventRow{Stream: [16]byte{1}, N: uint64(n), Kind: 33} }
+func eventN(n int) *eventRow { return &eventRow{Stream: [16]byte{1}, N: uint64(n)} }
 
 func putEvent(e Engine, ctx context.Context, n int) error {
 	return e.Update(ctx, func(rows Rows) error { return rows.Put(nil, eventN(n)) })
@@ -103,7 +103,7 @@ func TestFull(t *testing.T) {
 	for n := 0; n < 1000 && full == nil; n++ {
 		full = e.Update(context.Background(), func(rows Rows) error {
 			r := eventN(2 * n)
-			r.Data = string(make([]byte, 6000))
+			r.Facts = string(make([]byte, 6000))
 			return errors.Join(rows.Put(nil, eventN(2*n+1)), rows.Put(nil, r))
 		})
 		if full == nil {
@@ -126,7 +126,7 @@ func TestFull(t *testing.T) {
 			err := e.Update(context.Background(), func(rows Rows) error {
 				r := eventN(10000 + n)
 				if n%8 == 0 {
-					r.Data = string(make([]byte, 100_000))
+					r.Facts = string(make([]byte, 100_000))
 				}
 				return rows.Put(nil, r)
 			})

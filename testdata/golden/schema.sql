@@ -26,7 +26,8 @@ CREATE TABLE workflow_run_queue (
   runner TEXT CHECK ((runner IS NOT NULL) = (state IN (2, 3))),
   token_hash BLOB CHECK ((token_hash IS NOT NULL) = (state IN (2, 3))),
   generation INTEGER NOT NULL,
-  due_at INTEGER CHECK (due_at IS NOT NULL OR state NOT IN (2, 3)),
+  claimed INTEGER NOT NULL CHECK (claimed = (state IN (2, 3))),
+  due_at INTEGER CHECK (due_at IS NOT NULL OR claimed = 0),
   ready_at INTEGER,
   lease_ns INTEGER NOT NULL,
   activations INTEGER NOT NULL,
@@ -52,7 +53,7 @@ ON workflow_run_queue (scope, request_key)
 WHERE request_key IS NOT NULL;
 
 CREATE INDEX workflow_run_queue_due
-ON workflow_run_queue (state, due_at, run_id)
+ON workflow_run_queue (claimed, due_at, run_id)
 WHERE due_at IS NOT NULL;
 
 CREATE TABLE workflow_runs (
@@ -106,10 +107,7 @@ CREATE TABLE workflow_events (
   stream BLOB NOT NULL CHECK (length(stream) = 16),
   n INTEGER NOT NULL,
   at INTEGER NOT NULL,
-  kind INTEGER NOT NULL,
-  state INTEGER NOT NULL,
-  generation INTEGER NOT NULL,
-  data TEXT,
+  facts TEXT NOT NULL,
   PRIMARY KEY (stream, n)
 ) STRICT, WITHOUT ROWID;
 

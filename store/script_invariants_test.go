@@ -1,0 +1,200 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/run"
+	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/intents"
+	"example.com/piworkflows/intents/intentstest"
+	"example.com/piworkflows/launch"
+	"example.com/piworkflows/launch/launchtest"
+	"example.com/piworkflows/store"
+)
+
+// rowInvariants checks what has to hold in the tables after every commit.
+func rowInvariants(a store.All) error {
+	errs := []error{launchtest.CheckRows(a.Launches)}
+	bad := func(name, format string, v ...any) { errs = append(errs, fmt.Errorf(name+": "+format, v...)) }
+
+	launches := map[launch.RunID]*launch.Launch{}
+	for i := range a.Launches {
+		launches[a.Launches[i].ID] = &a.Launches[i]
+	}
+	records := map[launch.RunID]launch.RecordStatus{}
+	for i := range a.Runs {
+		r := &a.Runs[i]
+		records[r.ID] = recordStatus(r.Status)
+		errs = append(errs, run.Check(*r))
+	}
+	for _, l := range launches {
+		errs = append(errs, launchtest.RecordAgrees(l, records[l.ID]))
+	}
+	for _, e := range a.Effects {
+		errs = append(errs, effect.Check(e))
+	}
+
+	state := func(id launch.RunID) launch.State { return launches[id].State }
+	errs = append(errs, intentstest.OnePerSource(a.Intents), intentstest.Uncarried(a.Intents, state))
+	for _, i := range a.Intents {
+		errs = append(errs, i.Check(), intentstest.Resolution(i), intentstest.Identity(i))
+		if l := launches[i.Run]; l == nil || l.Mode != launch.Interactive || l.Session != i.Session {
+			bad("IntentOfSession", "%s belongs to no interactive run of its session", i.ID)
+		}
+	}
+	for id, l := range launches {
+		errs = append(errs, intentstest.Handoff(a.Intents, id, intents.RunFacts{State: l.State, Attention: l.Park == launch.ParkAttention}))
+	}
+	errs = append(errs, sessionInvariants(a, launches), eventInvariants(a))
+	return errors.Join(errs...)
+}
+
+func recordStatus(s run.Status) launch.RecordStatus {
+	switch s {
+	case run.Running:
+		return launch.RecordRunning
+	case run.Waiting:
+		return launch.RecordWaiting
+	case run.Attention:
+		return launch.RecordAttention
+	case run.Completed:
+		return launch.RecordDone
+	case run.RunCancelled:
+		return launch.RecordCancelled
+	}
+	return launch.RecordFailed
+}
+
+// sessionInvariants: one unsent issue a subject and at most three issues; one
+// open turn a session, which its row names; passive messages own no turn; an
+// ended run has no open step turn and no unsent step message.
+func sessionInvariants(a store.All, launches map[launch.RunID]*launch.Launch) error {
+	var errs []error
+	bad := func(format string, v ...any) { errs = append(errs, fmt.Errorf(format, v...)) }
+	unsent, issues, open := map[string]int{}, map[string]int{}, map[launch.SessionKey]string{}
+	owned := map[string]string{}
+	for i := range a.Messages {
+		m := &a.Messages[i]
+		issues[m.Subject]++
+		if m.State == session.Pending {
+			unsent[m.Subject]++
+		}
+		if m.ID != session.MessageID(m.Subject, m.Issue) {
+			bad("MessageIdentity: %s is not issue %d of its subject", m.ID, m.Issue)
+		}
+		if unsent[m.Subject] > 1 || issues[m.Subject] > session.MaxIssues {
+			bad("OneUnsentIssue: subject %s has %d unsent of %d issues", m.Subject, unsent[m.Subject], issues[m.Subject])
+		}
+		if m.Turn.Open() {
+			if open[m.Session] != "" {
+				bad("OneOpenTurn: %s and %s have an open turn", open[m.Session], m.ID)
+			}
+			open[m.Session] = m.ID
+		}
+		if m.Turn.Opened != 0 && !m.Kind.StartsTurn() {
+			bad("PassiveOwnsNoTurn: %s %s has a turn", m.Kind, m.ID)
+		}
+		if l := launches[m.Run]; l != nil && l.State.Terminal() && m.Kind.EndsWithRun() && (m.Turn.Open() || m.State == session.Pending) {
+			bad("EndedRunOwesNoPrompt: %s %s of an ended run is %s, its turn open: %v", m.Kind, m.ID, m.State, m.Turn.Open())
+		}
+		if (m.State == session.Pending || m.Attempt.Epoch != 0 || m.Turn.Open()) && !m.Watched {
+			bad("Watched: %s is %s with attempt %+v and is not watched", m.ID, m.State, m.Attempt)
+		}
+		if m.Turn.ID != "" && owned[string(m.Session)+m.Turn.ID] != "" {
+			bad("OneOwner: turn %s is owned twice", m.Turn.ID)
+		}
+		owned[string(m.Session)+m.Turn.ID] = m.ID
+	}
+	for i := range a.Sessions {
+		s := &a.Sessions[i]
+		if s.Open != open[s.Key] {
+			bad("OpenTurnNamed: session row names %q, open is %q", s.Open, open[s.Key])
+		}
+	}
+	// An eligible intent has a message that can serve it, or the coordinator
+	// would never be done with it.
+	for _, i := range a.Intents {
+		if !i.Eligible() {
+			continue
+		}
+		served := false
+		for n := range a.Messages {
+			m := &a.Messages[n]
+			served = served || m.Intent == i.ID && m.State != session.Cancelled
+		}
+		if !served {
+			bad("EligibleIsServed: %s is eligible and no message carries it", i.ID)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// eventInvariants: the events of a stream are contiguous from 1, as many as
+// its row counts; no follow-on was left out.
+func eventInvariants(a store.All) error {
+	next := map[[16]byte]uint64{}
+	for _, e := range a.Events { // in the order of stream and number
+		next[e.Stream]++
+		if e.N != next[e.Stream] {
+			return fmt.Errorf("EventsContiguous: event %d follows %d", e.N, next[e.Stream]-1)
+		}
+		if e.Kind == "store.violation" {
+			return fmt.Errorf("NoViolation: a follow-on was left out: %s", e.Data)
+		}
+	}
+	for _, l := range a.Launches {
+		if got := next[store.StreamOfRun(l.ID)]; got != l.Events {
+			return fmt.Errorf("EventsCounted: run %s counts %d events and has %d", l.ID, l.Events, got)
+		}
+	}
+	for _, s := range a.Sessions {
+		if got := next[store.StreamOfSession(s.Key)]; got != s.Events {
+			return fmt.Errorf("EventsCounted: session %s counts %d events and has %d", s.Key, s.Events, got)
+		}
+	}
+	return replayAgrees(a)
+}
+
+// replayAgrees: replaying the stored events of a run gives the state and
+// generation of its launch, and the status of its record.
+func replayAgrees(a store.All) error {
+	type last struct {
+		state      launch.State
+		generation uint64
+		status     run.Status
+		ended      bool
+	}
+	of := map[[16]byte]*last{}
+	for _, e := range a.Events {
+		l := of[e.Stream]
+		if l == nil {
+			l = new(last)
+			of[e.Stream] = l
+		}
+		if strings.HasPrefix(e.Kind, "launch.") {
+			if l.ended {
+				return fmt.Errorf("OneEnd: a launch's event %d after its end", e.N)
+			}
+			l.state, l.generation = launch.State(e.State), e.Generation
+			l.ended = l.state.Terminal()
+		}
+		if strings.HasPrefix(e.Kind, "run.") {
+			l.status = run.Status(e.State)
+		}
+	}
+	for _, l := range a.Launches {
+		got := of[store.StreamOfRun(l.ID)]
+		if got == nil || got.state != l.State || got.generation != l.Generation {
+			return fmt.Errorf("ReplayAgrees: events of run %s give %+v, the row is %s, generation %d", l.ID, got, l.State, l.Generation)
+		}
+	}
+	for _, r := range a.Runs {
+		if got := of[store.StreamOfRun(r.ID)]; got == nil || got.status != r.Status {
+			return fmt.Errorf("ReplayAgrees: events of run %s give %+v, its record is %s", r.ID, got, r.Status)
+		}
+	}
+	return nil
+}
