@@ -275,6 +275,52 @@ func TestSleeperTakesNothingAtOnce(t *testing.T) {
 	})
 }
 
+func TestSleeperThatHeldOnlyItsOwnRun(t *testing.T) {
+	bubble(t, func(t *testing.T, f *file) {
+		wf, other := flow("w", takes(time.Hour)), flow("other", quick)
+		c := newStalled()
+		p := f.openWith(c, nil, wf, other)
+		f.wantState(p.start(wf, ""), launch.Running)
+		c.stop()
+		plan := other.Plan() // claimed by a host that dies meanwhile
+		lost := f.start(f.watch, other, "")
+		do(t, f.watch, store.Claim{Run: lost, Runner: "dead", Token: must(f.watch.NewToken()).Hash(), Lease: lease,
+			Digest: other.Digest(), Source: "test", Plan: &plan, Capacity: f.capacity, Begin: true})
+		after(300 * time.Second)
+		c.resume()
+		synctest.Wait()
+		p.Wake()
+		after(lease - time.Second)
+		f.wantState(lost, launch.Running)
+		after(2 * time.Second)
+		f.wantState(lost, launch.Done)
+	})
+}
+
+func TestNothingStartsUnderALeaseThatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, f *file) {
+		var left time.Duration
+		wf := flow("w", func(context.Context) (string, error) {
+			l := must(f.watch.Claims(ctx, 9))
+			left = l[0].Claim.Expiry.Sub(launch.TimeOf(time.Now()))
+			return "", nil
+		})
+		c := newStalled() // its timers do not fire
+		p := f.openWith(c, nil, wf)
+		synctest.Wait()
+		c.stop()
+		p.onUpdate.set(func() { time.Sleep(28 * time.Second) }) // of the claim
+		id := f.start(f.watch, wf, "")
+		p.Wake()
+		after(29 * time.Second)
+		f.wantState(id, launch.Done)
+		if left != lease {
+			t.Errorf("its code started %v before the end of the lease", left)
+		}
+		c.resume()
+	})
+}
+
 func TestNoProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, f *file) {
 		var first, second probe
