@@ -277,7 +277,13 @@ func (c Resume) run(x *tx) (launch.State, error) {
 		return 0, err
 	}
 	if l.Attention == launch.EffectAmbiguous {
-		return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; cancel the run, or find out first", l.ID)
+		e, err := x.current(l)
+		if err != nil {
+			return l.State, err
+		}
+		if e == nil || !e.Observable() {
+			return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; find out, then cancel the run", l.ID)
+		}
 	}
 	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: launch.Person}); err != nil || l.Mode == launch.Headless {
 		return l.State, err

@@ -70,6 +70,15 @@ func (x *tx) effect(k effect.Key) (*effectRow, error) {
 	return x.effects.load(x, effectRow{effect.Effect{Key: k}}, func(r *effectRow) bool { return r.Key == k })
 }
 
+// current returns the effect of the node at which a run stands, or nil.
+func (x *tx) current(l *launchRow) (*effectRow, error) {
+	r, err := x.record(l)
+	if err != nil {
+		return nil, err
+	}
+	return x.effect(effect.ActionKey(l.ID, r.Node, r.Visit, 0))
+}
+
 // enter makes the current node of a running run ready for its worker: an
 // action's effect is reserved before its code starts (rule effect/reserve).
 func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
