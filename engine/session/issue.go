@@ -27,6 +27,9 @@ func (m *Message) served() bool {
 // issue makes the next issue of a subject (rule session/issues). A cancelled
 // issue has not used its number; the bound blocks the last one.
 func (s *step) issue(m Message) {
+	if m.Eligible == 0 {
+		m.Eligible = s.now.Wall
+	}
 	var last *Message
 	s.issues(m.Subject, func(o *Message) {
 		if o.State != Cancelled && (last == nil || o.Issue > last.Issue) {
@@ -36,6 +39,7 @@ func (s *step) issue(m Message) {
 	m.Issue = 1
 	if last != nil {
 		if last.Issue >= MaxIssues {
+			last.Eligible = m.Eligible
 			s.block(last, "lost from the branch too often")
 			return
 		}
@@ -51,9 +55,6 @@ func (s *step) issue(m Message) {
 		at = &s.World.Messages[len(s.World.Messages)-1]
 	}
 	at.State, at.Eligible, at.Body, at.Refusals = Pending, m.Eligible, m.Body, 0
-	if at.Eligible == 0 {
-		at.Eligible = s.now.Wall
-	}
 	s.about(EvQueued, at, Event{})
 }
 

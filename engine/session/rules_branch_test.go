@@ -154,6 +154,32 @@ func TestBranch(t *testing.T) {
 			p.report(idle, absent(id("a")), absent(session.MessageID("a", 2)))
 			p.want(p.issue("a", 2).State == session.Pending && !p.exists("a", 3), "gone again: the second is opened again")
 		}},
+		{"session/issues", "back on the old branch after the second was sent: the first serves, no third is made", func(p *play) {
+			p.sent(session.Notification, "a")
+			p.report(idle, absent(id("a")))
+			p.try("a")
+			p.report(idle, absent(id("a")), present(session.MessageID("a", 2)))
+			p.report(idle, absent(session.MessageID("a", 2)), present(id("a")))
+			p.want(!p.exists("a", 3) && p.m("a").Seen && !p.issue("a", 2).Seen, "the first serves")
+		}},
+		{"session/issues", "what became of an unanswered second issue settles nothing while the first is on the branch", func(p *play) {
+			p.sent(session.Notification, "a")
+			p.report(idle, absent(id("a")))
+			p.want(!p.ch.Events[0].Unanswered, "nothing else may have got through")
+			p.try("a")
+			p.report(idle, present(id("a")))
+			p.pass(session.SendDeadline)
+			p.report(idle, absent(session.MessageID("a", 2)))
+			p.want(p.ch.Events[0].Kind == session.EvUncarried && p.ch.Events[0].Unanswered, "the first has got through")
+		}},
+		{"session/issues", "once one is confirmed the lost ones are forgotten", func(p *play) {
+			p.sent(session.Fallback, "a")
+			p.connect("pid-2")
+			p.report(idle, absent(id("a")))
+			p.try("a")
+			p.report(idle, absent(id("a")), replied(session.MessageID("a", 2)))
+			p.want(!p.m("a").Watched && !p.issue("a", 2).Watched && p.m("a").Eligible == 0, "nothing is asked about the subject")
+		}},
 		{"session/issues", "queued again it is neither doubled nor sent twice", func(p *play) {
 			p.queue(session.Fallback, "a")
 			p.pass(time.Second)
@@ -173,6 +199,20 @@ func TestBranch(t *testing.T) {
 			p.do(session.Cancel{Subject: "a", Reason: "paused"})
 			p.queue(session.Step, "a")
 			p.want(len(p.w.Messages) == 1 && p.m("a").State == session.Pending && p.m("a").Attempt.Token == token, "pending, its attempt as it was")
+		}},
+		{"session/issues", "queued again after its issues were used up, it is blocked until a call", func(p *play) {
+			p.sent(session.Step, "a")
+			for n := uint8(1); n < session.MaxIssues; n++ {
+				p.connect("pid-" + string('1'+rune(n)))
+				p.report(idle, absent(session.MessageID("a", n)))
+				p.try("a")
+				p.report(busy, present(session.MessageID("a", n+1)))
+			}
+			p.do(session.Cancel{Subject: "a", Reason: "paused"})
+			p.report(idle, absent(session.MessageID("a", session.MaxIssues)))
+			p.want(!p.m("a").Watched, "lost and not needed")
+			p.queue(session.Step, "a")
+			p.want(p.issue("a", session.MaxIssues).State == session.Blocked, "blocked")
 		}},
 		{"session/issues", "a message has a kind", func(p *play) {
 			p.refused(session.Queue{Message: session.Message{Subject: "a"}}, launch.ErrInternal)

@@ -106,6 +106,20 @@ func TestSending(t *testing.T) {
 			p.report(idle, absent(id("a")))
 			p.try("a")
 		}},
+		{"session/first-report", "nor one made between a send and its answer", func(p *play) {
+			p.queue(session.Fallback, "a")
+			p.report(idle)
+			token := p.try("a")
+			p.report(idle, absent(id("a")))
+			p.answer("a", token, session.Occupied)
+			p.try("")
+		}},
+		{"session/first-report", "nor one made before a turn ended", func(p *play) {
+			p.started("t", "")
+			p.report(busy)
+			p.settled("t", session.Completed)
+			p.want(!p.w.Session.Fresh, "look again")
+		}},
 		{"session/free", "a busy session is sent nothing", func(p *play) {
 			p.queue(session.Notice, "a")
 			p.report(busy)
@@ -209,6 +223,16 @@ func TestSending(t *testing.T) {
 			p.report(idle, absent(id("a")))
 			p.want(p.m("a").Attempt.Epoch != 0, "the second ask may still be carried out")
 		}},
+		{"session/attempt", "a clock that goes back between two asks shortens nothing", func(p *play) {
+			p.queue(session.Fallback, "a")
+			p.report(idle)
+			p.try("a")
+			deadline := p.m("a").Attempt.Deadline
+			p.pass(-time.Hour)
+			p.report(idle)
+			p.try("a")
+			p.want(p.m("a").Attempt.Deadline == deadline, "the first ask may be carried out until then")
+		}},
 		{"session/attempt", "nor in a report that was asked for before it", func(p *play) {
 			p.queue(session.Fallback, "a")
 			p.report(idle)
@@ -283,8 +307,9 @@ func TestSending(t *testing.T) {
 			p.refused(session.Try{Epoch: 1}, launch.ErrInvalid)
 		}},
 		{"session/order", "first eligible first, then by intent; what is not eligible is passed over", func(p *play) {
-			p.queue(session.Fallback, "b")
-			p.queue(session.Fallback, "a") // as old, and its intent comes first
+			for _, subject := range []string{"f", "e", "d", "c", "b", "a"} { // as old, and their intents in reverse
+				p.queue(session.Fallback, subject)
+			}
 			p.pass(-time.Second)
 			p.queue(session.Fallback, "older")
 			p.queue(session.Notice, "waits")
@@ -351,4 +376,32 @@ func TestSending(t *testing.T) {
 			p.try("b")
 		}},
 	})
+}
+
+func TestFreeAndBoundary(t *testing.T) {
+	now := launch.Now{Wall: start}
+	good := session.Session{Epoch: 1, Host: "host", Process: "pid", Reported: true, Idle: true}
+	for _, c := range []struct {
+		why      string
+		spoil    func(*session.Session)
+		free     bool
+		boundary string
+	}{
+		{"idle", func(s *session.Session) {}, true, ""},
+		{"not connected", func(s *session.Session) { s.Host = "" }, false, "the session is not connected"},
+		{"not reported", func(s *session.Session) { s.Reported = false }, false, "the branch is not reported yet"},
+		{"held", func(s *session.Session) { s.Held = true }, true, "the session is held by the person"},
+		{"a turn is active", func(s *session.Session) { s.Active.Turn = "t" }, false, "a turn is under way"},
+		{"a turn is open", func(s *session.Session) { s.Open = "m" }, true, "a turn is under way"},
+		{"busy", func(s *session.Session) { s.Idle = false }, false, "the session is busy"},
+		{"pending, nobody knows since when", func(s *session.Session) { s.Pending = true }, false, "the session is busy"},
+		{"pending since a moment ago", func(s *session.Session) { s.Pending, s.PendingSince = true, start }, false, "the session is busy"},
+		{"pending for too long", func(s *session.Session) { s.Pending, s.PendingSince = true, start.Add(-session.PendingGrace) }, true, ""},
+	} {
+		s := good
+		c.spoil(&s)
+		if free, boundary := s.Free(now), s.Boundary(now); free != c.free || boundary != c.boundary {
+			t.Errorf("%s: free %v, boundary %q; want %v, %q", c.why, free, boundary, c.free, c.boundary)
+		}
+	}
 }

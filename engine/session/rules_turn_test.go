@@ -136,6 +136,20 @@ func TestTurns(t *testing.T) {
 			p.report(busy, present(id("a")))
 			p.want(p.w.Session.Open == id("a"), "open")
 		}},
+		{"session/turns", "also after a reload, which is a shutdown to the host", func(p *play) {
+			p.sent(session.Fallback, "a")
+			p.do(session.Disconnect{Epoch: 1, Shutdown: true})
+			p.connect("pid-1")
+			p.started("turn of a", id("a"))
+			p.want(p.ch.Own == session.Owned && p.w.Session.Open == id("a"), "owned")
+		}},
+		{"session/turns", "what another process did is over", func(p *play) {
+			p.started("chat", "")
+			p.connect("pid-2")
+			p.report(busy) // it compacts
+			p.report(idle)
+			p.want(p.w.Session.Free(p.now), "free")
+		}},
 		{"session/turns", "or nothing: the first report of a free session closes it, with the reply as evidence", func(p *play) {
 			p.sent(session.Fallback, "a")
 			p.connect("pid-1")
@@ -265,6 +279,20 @@ func TestHold(t *testing.T) {
 			p.want(p.w.Session.Held, "not yet")
 			p.report(idle)
 			p.try("b")
+		}},
+		{"session/hold", "and is not counted as input of a later turn", func(p *play) {
+			held(p)
+			p.input()
+			p.report(idle)
+			p.started("extension", "")
+			p.want(!p.w.Session.Active.UserInput, "no user input in it")
+		}},
+		{"session/hold", "what was typed into a process that died never settles", func(p *play) {
+			held(p)
+			p.input()
+			p.connect("pid-2")
+			p.report(idle)
+			p.want(p.w.Session.Held, "held")
 		}},
 		{"session/hold", "a turn without user input lifts nothing", func(p *play) {
 			held(p)

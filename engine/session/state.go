@@ -157,12 +157,10 @@ func (m *Message) live() bool {
 	switch {
 	case m.unsent() || m.Attempt.Epoch != 0 || m.Turn.Open():
 		return true
-	case m.State != Sent:
+	case m.State != Sent || !m.Seen: // of what is lost and needed another issue is live
 		return false
-	case m.Durable: // only its turn may be unknown
-		return m.Seen && m.Kind.StartsTurn() && m.Turn.Opened == 0
 	}
-	return m.Seen || m.Eligible != 0
+	return !m.Durable || m.Kind.StartsTurn() && m.Turn.Opened == 0
 }
 
 // Turn is the model turn that a message opened. The zero value means none.

@@ -97,6 +97,9 @@ func TestBrokenRowsAreFound(t *testing.T) {
 		{"unsent messages of two subjects", "", pending, nil, []session.Message{other(pending)}},
 		{"an unsent issue beside a lost one", "", func() session.Message { m := sent; m.Seen = false; return m }(), nil, []session.Message{second(pending)}},
 
+		{"lost and needed", "LostIsServed", sent, func(m *session.Message) { m.Seen = false }, nil},
+		{"lost and needed no more", "", sent, func(m *session.Message) { m.Seen, m.Eligible, m.Watched = false, 0, false }, nil},
+
 		{"an unsettled attempt", "", pending, func(m *session.Message) { m.Attempt = attempt() }, nil},
 		{"an attempt without a deadline", "OneAttempt", pending, func(m *session.Message) { m.Attempt = attempt(); m.Attempt.Deadline = 0 }, nil},
 		{"an attempt without its first token", "OneAttempt", pending, func(m *session.Message) { m.Attempt = attempt(); m.Attempt.First = launch.Digest{} }, nil},

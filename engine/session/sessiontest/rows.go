@@ -11,7 +11,7 @@ import (
 // CheckRows checks every invariant of rows on a session and all its messages,
 // watched or not. ended tells of a run whether it has ended.
 func CheckRows(w session.World, ended func(launch.RunID) bool) error {
-	return errors.Join(MessageIdentity(w), OneUnsent(w), OneAttempt(w), OneOpenTurn(w), Watched(w), MessageFields(w), EndedRun(w, ended))
+	return errors.Join(MessageIdentity(w), OneUnsent(w), LostIsServed(w), OneAttempt(w), OneOpenTurn(w), Watched(w), MessageFields(w), EndedRun(w, ended))
 }
 
 // MessageIdentity: a message's id is the digest of its subject and issue, issues
@@ -51,6 +51,25 @@ func OneUnsent(w session.World) error {
 	for subject, n := range unsent {
 		if n > 1 || shown[subject] {
 			return fmt.Errorf("OneUnsent: %s has %d unsent issues, on the branch: %v", subject, n, shown[subject])
+		}
+	}
+	return nil
+}
+
+// LostIsServed: while a subject needs a message, what was lost of it before it
+// was confirmed is made up for by an issue that is unsent or on the branch.
+func LostIsServed(w session.World) error {
+	served := map[string]bool{}
+	for i := range w.Messages {
+		m := &w.Messages[i]
+		if m.State == session.Pending || m.State == session.Blocked || m.State == session.Sent && m.Seen {
+			served[m.Subject] = true
+		}
+	}
+	for i := range w.Messages {
+		m := &w.Messages[i]
+		if m.State == session.Sent && !m.Seen && !m.Durable && m.Eligible != 0 && !served[m.Subject] {
+			return fmt.Errorf("LostIsServed: issue %d of %s was lost and nothing makes up for it", m.Issue, m.Subject)
 		}
 	}
 	return nil
@@ -112,8 +131,8 @@ func OneOpenTurn(w session.World) error {
 
 // Watched: a message is watched exactly while a report can change it or
 // another issue of its subject. That is: it is to be sent, may be on its way,
-// has an open turn, is on the branch and not confirmed or without a known turn,
-// or was lost and is still needed.
+// has an open turn, or is on the branch and not confirmed or without a known
+// turn.
 func Watched(w session.World) error {
 	need := map[string]bool{}
 	for i := range w.Messages {
@@ -122,7 +141,7 @@ func Watched(w session.World) error {
 		sent := m.State == session.Sent
 		turnUnknown := m.Kind.StartsTurn() && m.Turn.Opened == 0
 		if unsent || m.Attempt.Epoch != 0 || m.Turn.Open() ||
-			sent && m.Seen && (!m.Durable || turnUnknown) || sent && !m.Seen && !m.Durable && m.Eligible != 0 {
+			sent && m.Seen && (!m.Durable || turnUnknown) {
 			need[m.Subject] = true
 		}
 	}
