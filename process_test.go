@@ -143,7 +143,8 @@ func (p *process) wait() {
 
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
-	for range p.lines { //nolint:revive // drained: what it said before it died
+	for ok := true; ok; { // what it said before it died counts
+		_, ok = p.next()
 	}
 	_ = p.cmd.Wait()
 }

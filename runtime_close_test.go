@@ -5,21 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"example.com/piworkflows"
 	"example.com/piworkflows/delivery"
 	"example.com/piworkflows/delivery/deliverytest"
 	"example.com/piworkflows/engine"
 	"example.com/piworkflows/launch"
-	"example.com/piworkflows/store"
 )
 
 // calls are all methods of a runtime that reach the file, for a run and a
@@ -214,58 +210,6 @@ func TestCloseGivesBack(t *testing.T) {
 	}
 }
 
-// A full disk refuses and loses nothing, and a host with space goes on.
-func TestFullDisk(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "flows.db")
-	small, err := store.OpenSQLite(path, store.SQLiteOptions{MaxPages: 120})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := engine.New[struct{ Text string }]("keep", "1")
-	engine.Compute(w, "length", w.Input(), func(_ context.Context, in struct{ Text string }) (int, error) { return len(in.Text), nil })
-	keep, err := w.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Nobody runs them meanwhile: the host that fills the disk is of another source.
-	rt := host(t, piworkflows.Options{Engine: small, Source: "a"}, keep)
-	input := json.RawMessage(`{"Text":"` + strings.Repeat("x", 60_000) + `"}`)
-	var kept []launch.RunID
-	for {
-		s, err := rt.Start(bg, piworkflows.StartOptions{Workflow: "keep", Input: input, Session: deliverytest.NewFile("s", fmt.Sprint("/", len(kept))).Key()})
-		if err != nil {
-			var r *launch.Refusal
-			if !errors.As(err, &r) || r.Kind != launch.ErrFull || !r.Kind.Retryable() {
-				t.Fatalf("a start on a full disk: %v, want %v", err, launch.ErrFull)
-			}
-			break
-		}
-		if kept = append(kept, s.Run); len(kept) > 100 {
-			t.Fatal("the bound has no effect")
-		}
-	}
-	if len(kept) == 0 {
-		t.Fatal("nothing fits")
-	}
-	for _, id := range kept {
-		if v, err := rt.Status(bg, id); err != nil || v.LaunchState != "queued" {
-			t.Errorf("run %s is %s, %v", id, v.LaunchState, err)
-		}
-	}
-	if err := rt.Close(bg); err != nil {
-		t.Errorf("Close on a full disk: %v", err)
-	}
-	again := host(t, piworkflows.Options{Path: path, Source: "a"}, keep)
-	for _, id := range kept {
-		if c, err := again.Cancel(bg, id, launch.Host); err != nil || !c.Won {
-			t.Errorf("with space again, run %s: %+v, %v", id, c, err)
-		}
-	}
-	if _, err := again.Start(bg, piworkflows.StartOptions{Workflow: "keep", Input: input}); err != nil {
-		t.Errorf("with space again: %v", err)
-	}
-}
-
 // Opening, using and closing a runtime leaves no goroutine behind, also when it
 // does not open.
 func TestNoGoroutineIsLeft(t *testing.T) {
@@ -301,76 +245,53 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	until(t, fmt.Sprintf("at most %d goroutines as before", before), func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// A disk that gets full while runs are under way ends none of them: they go on
-// once there is space.
-func TestDiskFillsUnderRuns(t *testing.T) {
+// A host that respects fewer claims than a lost one left behind takes them over
+// all the same, one after the other.
+func TestSmallerHostRecovers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flows.db")
-	small, err := store.OpenSQLite(path, store.SQLiteOptions{MaxPages: 90})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var made atomic.Int32
-	all, settled := make(chan bool, 16), make(chan bool, 16)
-	w := engine.New[number]("big", "1")
-	engine.Compute(w, "out", w.Input(), func(context.Context, number) (string, error) {
-		if made.Add(1) == 8 {
-			all <- true
-		}
-		return strings.Repeat("x", 100_000), nil
+	stuck, working := make(chan struct{}), make(chan bool, 8)
+	defer close(stuck)
+	deaf := engine.New[number]("deaf", "1")
+	engine.Compute(deaf, "work", deaf.Input(), func(context.Context, number) (int, error) {
+		working <- true
+		<-stuck // and no word of its context
+		return 0, nil
 	})
-	big, err := w.Build()
+	first, err := deaf.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := piworkflows.Open(piworkflows.Options{Engine: small, Workflows: []*engine.Workflow{big}, Capacity: 8, Lease: launch.MinLease,
-		Observe: func(e store.Event) {
-			if e.Kind == "run.settled" {
-				settled <- true
-			}
-		}})
+	rt, err := piworkflows.Open(piworkflows.Options{Path: path, Workflows: []*engine.Workflow{first}, Capacity: 5, Lease: launch.MinLease})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept []launch.RunID
-	for range 8 {
-		s, err := rt.Start(bg, piworkflows.StartOptions{Workflow: "big"})
+	var runs []launch.RunID
+	for range 5 {
+		s, err := rt.Start(bg, piworkflows.StartOptions{Workflow: "deaf"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, s.Run)
+		runs = append(runs, s.Run)
+		<-working
 	}
-	<-all // of the outputs, of which not all find space
-	<-settled
 	now, cancel := context.WithCancel(bg)
 	cancel()
 	if err := rt.Close(now); err != nil {
-		t.Errorf("Close on a full disk: %v", err)
-	}
-	if rows := query(t, path, `SELECT count(*) FROM workflow_run_queue WHERE state = 5`); rows[0] == "8" {
-		t.Fatal("the disk did not fill")
-	}
-	again := host(t, piworkflows.Options{Path: path, Lease: launch.MinLease}, big)
-	for _, id := range kept {
-		wctx, wc := context.WithTimeout(bg, 5*time.Second)
-		v, err := again.Wait(wctx, id)
-		wc()
-		ev, _ := openStore(t, path).RunEvents(bg, id, 0)
-		for _, e := range ev { t.Logf("%s %s %d %s", e.Kind, launch.State(e.State), e.Generation, e.Data) }
-		if err != nil || v.LaunchState != "done" {
-		t.Logf("%+v", v)
-			t.Errorf("with space again run %s ends %s %s, %v", id, v.LaunchState, v.ErrorText, err)
-		}
-	}
-}
-
-func TestReadOnlyDirectory(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("nothing is read-only for root")
-	}
-	dir := filepath.Join(t.TempDir(), "ro")
-	if err := os.Mkdir(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	_, err := piworkflows.Open(piworkflows.Options{Path: filepath.Join(dir, "flows.db")})
-	wantKind(t, err, launch.ErrInvalid, "writable")
+	hears := engine.New[number]("deaf", "1")
+	engine.Compute(hears, "work", hears.Input(), func(context.Context, number) (int, error) { return 1, nil })
+	second, err := hears.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := host(t, piworkflows.Options{Path: path, Capacity: 2, Lease: launch.MinLease}, second)
+	for _, id := range runs {
+		if v, err := small.Wait(bg, id); err != nil || v.LaunchState != "done" {
+			t.Errorf("run %s ends %s %s, %v", id, v.LaunchState, v.ErrorText, err)
+		}
+	}
+	if most := mostAtOnce(checkFile(t, path)); most > 5 {
+		t.Errorf("%d claims at one time", most)
+	}
 }
