@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -124,16 +123,4 @@ func TestDiskFillsUnderRuns(t *testing.T) {
 			t.Errorf("with space again run %s ends %s %s, %v", id, v.LaunchState, v.ErrorText, err)
 		}
 	}
-}
-
-func TestReadOnlyDirectory(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("nothing is read-only for root")
-	}
-	dir := filepath.Join(t.TempDir(), "ro")
-	if err := os.Mkdir(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	_, err := piworkflows.Open(piworkflows.Options{Path: filepath.Join(dir, "flows.db")})
-	wantKind(t, err, launch.ErrInvalid, "writable")
 }
