@@ -225,6 +225,12 @@ func (r *Runtime) Status(ctx context.Context, id launch.RunID) (view.View, error
 	return view.Of(f), nil
 }
 
+// SessionRun returns the run that a session shows: its live one, else the one
+// that was started last; empty when it never had one.
+func (r *Runtime) SessionRun(ctx context.Context, k launch.SessionKey) (launch.RunID, error) {
+	return r.store.Displayed(ctx, k)
+}
+
 // Output returns the latest accepted output of a node of a run, such as the
 // last node of a completed one. ok is false when it has none.
 func (r *Runtime) Output(ctx context.Context, id launch.RunID, node string) (output json.RawMessage, ok bool, err error) {

@@ -31,19 +31,24 @@ type Conn struct {
 
 	ready   atomic.Bool            // the bridge has called Changed
 	changed atomic.Bool            // a newer look is needed
+	said    atomic.Bool            // the bridge has called Changed since the last try
 	abort   atomic.Pointer[string] // message whose turn has to be stopped
 	seen    atomic.Uint64          // reports of the bridge so far: a look that overlaps one is repeated
 
 	// Used by run alone.
-	timer   clock.Timer
-	refused int         // refusals in a row
-	pause   launch.Mono // nothing is tried before, after a refusal
+	timer    clock.Timer
+	failures int         // looks or store calls that failed in a row
+	refused  int         // sends in a row that were refused or whose answer was lost
+	occupied bool        // the last one was refused as occupied
+	pause    launch.Mono // nothing is tried before
 }
 
 const (
-	firstPause = 250 * time.Millisecond // after a refusal, doubling
+	firstPause = 250 * time.Millisecond // after a failure or refusal, doubling
 	maxPause   = 30 * time.Second
 )
+
+func pauseAfter(times int) time.Duration { return min(firstPause<<min(times, 10), maxPause) }
 
 // Epoch returns the connection's number; a later connection has a higher one.
 func (n *Conn) Epoch() uint64 { return n.epoch }
@@ -59,6 +64,7 @@ func (n *Conn) Done() <-chan struct{} { return n.done }
 func (n *Conn) Changed() {
 	n.seen.Add(1)
 	n.ready.Store(true)
+	n.said.Store(true)
 	n.changed.Store(true)
 	n.wake()
 }
@@ -168,9 +174,11 @@ func (n *Conn) run() {
 					return
 				}
 				n.c.o.Log.Warn("delivery is delayed", "session", string(n.key), "err", err)
-				n.backOff()
-				more = false
+				n.armIn(pauseAfter(n.failures))
+				n.failures++
+				break
 			}
+			n.failures = 0
 		}
 	}
 }
@@ -194,10 +202,11 @@ func (n *Conn) step() (bool, error) {
 	if asked.Unsent == 0 {
 		return false, nil
 	}
-	if wait := n.pause.Sub(mono); n.refused > 0 && wait > 0 {
+	if wait := n.pause.Sub(mono); n.refused > 0 && wait > 0 && (!n.occupied || !n.said.Load()) {
 		n.armIn(wait)
 		return false, nil
 	}
+	n.said.Store(false)
 	return n.try()
 }
 
@@ -248,6 +257,7 @@ func (n *Conn) try() (bool, error) {
 	}
 	answer, err := n.session.Send(n.ctx, m)
 	if err != nil { // the answer is lost: ask again for the same message, a little later
+		n.occupied = false
 		n.backOff()
 		return false, err
 	}
@@ -255,7 +265,7 @@ func (n *Conn) try() (bool, error) {
 	if _, err := store.Do(context.WithoutCancel(n.ctx), st, store.Answer{Session: n.key, Answer: record}); err != nil {
 		return false, err
 	}
-	if answer.Verdict == Occupied || answer.Verdict == Refused {
+	if n.occupied = answer.Verdict == Occupied; n.occupied || answer.Verdict == Refused {
 		n.backOff()
 		return true, nil
 	}
@@ -284,7 +294,7 @@ func message(s store.Send, epoch uint64) (Message, error) {
 // backOff makes the next try wait, longer after each refusal in a row.
 func (n *Conn) backOff() {
 	_, mono := n.c.o.Store.Clock().Now()
-	wait := min(firstPause<<min(n.refused, 10), maxPause)
+	wait := pauseAfter(n.refused)
 	n.refused++
 	n.pause = mono.Add(wait)
 	n.armIn(wait)

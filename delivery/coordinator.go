@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -138,7 +139,11 @@ var errClosed = launch.Refuse(launch.ErrClosed, "the host is closed; open a new 
 func (c *Coordinator) Close() error {
 	c.mu.Lock()
 	c.closed = true
+	open := slices.Collect(maps.Values(c.conns))
 	c.mu.Unlock()
+	for _, conn := range open {
+		conn.Close()
+	}
 	c.stop()
 	c.cancel()
 	c.wg.Wait()

@@ -52,6 +52,11 @@ func (c Start) run(x *tx) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
+	if used, err := x.launches.load(x, launchRow{launch.Launch{ID: l.ID}}, func(r *launchRow) bool { return r.ID == l.ID }); err != nil {
+		return Started{}, err
+	} else if used != nil {
+		return Started{}, launch.Refuse(launch.ErrConflict, "run id %s is taken and is never used again; make a new one", l.ID)
+	}
 	if turn != nil {
 		if err := turn(&l); err != nil {
 			return Started{}, err

@@ -343,8 +343,11 @@ func (a *actor) start(g *args) (string, error) {
 	workflow := g.opt("workflow", "build")
 	r := launch.Request{
 		ID: launch.NewRunID(workflow, ulid), Workflow: workflow, Source: g.opt("source", "src"), Digest: digestNamed(g.opt("digest", "d1")),
-		Input: []byte(g.opt("input", "{}")), Options: []byte(g.opt("options", "")), Group: g.opt("group", ""),
+		Input: []byte(g.opt("input", "{}")), Group: g.opt("group", ""),
 		Scope: g.opt("scope", ""), RequestKey: g.opt("key", ""), Parent: launch.RunID(g.id(g.opt("parent", ""))),
+	}
+	if o := g.opt("options", ""); o != "" {
+		r.Options = []byte(o)
 	}
 	if id := g.opt("id", ""); id != "" {
 		r.ID = launch.RunID(g.id(id))

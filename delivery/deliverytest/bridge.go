@@ -12,7 +12,7 @@ import (
 
 // Errors that a host sees.
 var (
-	errNotNow     = errors.New("deliverytest: a report is on its way; ask again")
+	errNotNow     = errors.New("deliverytest: asked to fail; ask again later")
 	errGone       = errors.New("deliverytest: the connection is gone")
 	errAnswerLost = errors.New("deliverytest: the answer was lost")
 )
@@ -40,17 +40,29 @@ func (b *bridge) live() bool {
 	}
 }
 
-// Look answers only when nothing waits to be reported first, so that the host
-// learns everything in the order in which it happened.
-func (b *bridge) Look(_ context.Context, names []string) (delivery.Report, error) {
+// Look waits until everything is reported that came first, so that the host
+// learns all in the order in which it happened.
+func (b *bridge) Look(ctx context.Context, names []string) (delivery.Report, error) {
 	p := b.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for len(p.out) > 0 && p.link == b {
+		moved := p.moved
+		p.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if ctx.Err() != nil {
+			return delivery.Report{}, ctx.Err()
+		}
+	}
 	switch {
-	case p.dead || p.link != b:
+	case p.link != b:
 		return delivery.Report{}, errGone
-	case len(p.out) > 0 || p.faults.looks > 0:
-		p.faults.looks = max(p.faults.looks-1, 0)
+	case p.faults.looks > 0:
+		p.faults.looks--
 		return delivery.Report{}, errNotNow
 	}
 	p.stopped = false // the host knows
@@ -145,7 +157,9 @@ func (b *bridge) execute(m delivery.Message) (delivery.Answer, error) {
 // the session is busy with it: a refusal would say that it is not there.
 func (b *bridge) check(m delivery.Message) delivery.Answer {
 	p := b.p
-	occupied := func(reason string) delivery.Answer { return delivery.Answer{Verdict: delivery.Occupied, Reason: reason} }
+	occupied := func(reason string) delivery.Answer {
+		return delivery.Answer{Verdict: delivery.Occupied, Reason: reason}
+	}
 	refused := func(reason string) delivery.Answer { return delivery.Answer{Verdict: delivery.Refused, Reason: reason} }
 	var d marks
 	now := p.now()
@@ -207,7 +221,8 @@ func (b *bridge) Fenced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.fenced = true
-	if p.link == b || p.link == nil {
-		p.link, p.away = nil, true
+	if p.link == b {
+		p.away = true
+		p.unlink()
 	}
 }

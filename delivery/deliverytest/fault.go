@@ -28,7 +28,7 @@ func (p *Process) Refuse(n int, verdict delivery.Verdict, reason string) {
 	p.fault(func(f *faults) { f.refuse, f.refusal = n, delivery.Answer{Verdict: verdict, Reason: reason} })
 }
 
-// FailLook makes the next n calls of Look ask for a later one.
+// FailLook makes the next n calls of Look fail.
 func (p *Process) FailLook(n int) { p.fault(func(f *faults) { f.looks = n }) }
 
 // DuplicateReports makes the next n reports arrive twice.

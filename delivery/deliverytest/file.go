@@ -2,7 +2,6 @@ package deliverytest
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"sync"
 
@@ -32,11 +31,11 @@ type Stop uint8
 
 // The stop reasons.
 const (
-	_         Stop = iota
-	Finished       // the model had said everything
-	ToolUse        // tool calls follow
-	Cut            // someone aborted it
-	Failed         // the provider failed
+	_        Stop = iota
+	Finished      // the model had said everything
+	ToolUse       // tool calls follow
+	Cut           // someone aborted it
+	Failed        // the provider failed
 )
 
 // String returns the wire name.
@@ -212,30 +211,18 @@ func hasAssistant(entries []Entry) bool {
 // seen returns a branch as the model is shown it: a tool call that has no
 // result, because the process died in it, is answered with a note.
 func seen(branch []Entry) []Entry {
-	answered := map[string]bool{}
-	for _, e := range branch {
-		if e.Role == ToolResult {
-			answered[e.Parent+" "+e.CallID] = true // the first result's parent
-		}
-	}
 	var out []Entry
-	for i, e := range branch {
+	for i := 0; i < len(branch); {
+		e := branch[i]
 		out = append(out, e)
-		missing := map[string]string{}
-		for _, c := range e.Calls {
-			missing[c.ID] = c.Tool
+		calls := e.Calls
+		for i++; i < len(branch) && branch[i].Role == ToolResult; i++ {
+			out = append(out, branch[i])
+			id := branch[i].CallID
+			calls = slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return c.ID == id })
 		}
-		for _, next := range branch[i+1:] {
-			if next.Role != ToolResult {
-				break
-			}
-			delete(missing, next.CallID)
-		}
-		if last := i == len(branch)-1; last && len(missing) == len(e.Calls) && len(missing) > 0 {
-			missing = nil // still being made
-		}
-		for _, id := range slices.Sorted(maps.Keys(missing)) {
-			out = append(out, Entry{Role: ToolResult, CallID: id, Text: NoResult})
+		for _, c := range calls {
+			out = append(out, Entry{Role: ToolResult, CallID: c.ID, Text: NoResult})
 		}
 	}
 	return out

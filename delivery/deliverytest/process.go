@@ -26,6 +26,9 @@ type Options struct {
 	Process string
 	// NoDurability makes a bridge that cannot tell what is on disk.
 	NoDurability bool
+	// RPC makes a Pi without a terminal: an abort leaves hidden messages in
+	// their queue (see [Process.SendMessage]), and the next run takes them.
+	RPC bool
 	// Careless makes a broken bridge that sends without looking whether the
 	// session is free.
 	Careless bool
@@ -96,8 +99,9 @@ type Process struct {
 	holds      []*Hold
 
 	link    *bridge
-	away    bool // fenced: stays away until a person acts
-	stopped bool // the person stopped a turn, and the host may not know
+	moved   chan struct{} // closed, and made anew, when a report is made or the link lost
+	away    bool          // fenced: stays away until a person acts
+	stopped bool          // the person stopped a turn, and the host may not know
 	out     []report
 	faults  faults
 }
@@ -113,7 +117,7 @@ func (f *File) Start(opt Options) *Process {
 	if opt.Process != "" {
 		name = opt.Process
 	}
-	p := &Process{opt: opt, name: name, file: f, sender: make(chan struct{}, 1), entries: f.Entries()}
+	p := &Process{opt: opt, name: name, file: f, sender: make(chan struct{}, 1), moved: make(chan struct{}), entries: f.Entries()}
 	p.ctx, p.kill = context.WithCancel(context.Background())
 	if n := len(p.entries); n > 0 {
 		p.leaf = p.entries[n-1].ID
@@ -172,7 +176,7 @@ func (p *Process) Kill() {
 }
 
 // Shutdown ends the process politely: it aborts the run, announces the end and
-// exits.
+// exits. Like all that follows it is not called in a tool.
 func (p *Process) Shutdown() {
 	p.leave()
 	p.Kill()
@@ -213,9 +217,10 @@ func (p *Process) leave() {
 	for {
 		p.mu.Lock()
 		r, b := p.run, p.link
-		p.starts = nil
+		p.dropStarts()
 		if r == nil || p.dead {
-			p.link, p.away, p.stopped, p.typed = nil, false, false, nil
+			p.unlink()
+			p.away, p.stopped, p.typed = false, false, nil
 			p.mu.Unlock()
 			if b != nil {
 				if err := b.r.Shutdown(p.ctx); err != nil {
@@ -234,9 +239,19 @@ func (p *Process) die() *bridge {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.link
-	p.dead, p.link = true, nil
+	p.dead = true
+	p.unlink()
 	p.kill()
+	p.dropStarts()
 	return b
+}
+
+func (p *Process) dropStarts() {
+	for _, r := range p.starts {
+		r.cancel()
+		close(r.done)
+	}
+	p.starts = nil
 }
 
 func (p *Process) idle() bool { return (p.run == nil || p.settling) && !p.compacting }

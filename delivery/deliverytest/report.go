@@ -76,7 +76,9 @@ func (p *Process) Connect(bind Bind) error {
 	p.mu.Lock()
 	b.r, b.epoch = r, r.Epoch()
 	gone := p.dead || b.fenced
-	if !gone {
+	if gone {
+		p.away = true
+	} else {
 		p.link = b
 	}
 	p.mu.Unlock()
@@ -93,11 +95,23 @@ func (p *Process) Connect(bind Bind) error {
 func (p *Process) DropConnection() {
 	p.mu.Lock()
 	b := p.link
-	p.link = nil
+	p.unlink()
 	p.mu.Unlock()
 	if b != nil {
 		b.r.Close()
 	}
+}
+
+// unlink forgets the connection. Called with the lock.
+func (p *Process) unlink() {
+	p.link = nil
+	p.move()
+}
+
+// move wakes who waits for reports to be made.
+func (p *Process) move() {
+	close(p.moved)
+	p.moved = make(chan struct{})
 }
 
 // Connected reports whether the bridge has a live connection.
@@ -147,8 +161,9 @@ func (p *Process) flush() {
 		}
 		if err == nil || refused(err) {
 			p.out = p.out[1:]
+			p.move()
 		} else {
-			p.link = nil
+			p.unlink()
 		}
 		stale := errors.Is(err, launch.ErrStale)
 		p.away = p.away || stale

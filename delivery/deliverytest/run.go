@@ -125,7 +125,7 @@ func (p *Process) converse(r *run) delivery.End {
 			}
 			terminate = terminate || c.Terminate
 		}
-		if !p.more(r, len(reply.Calls) > 0) || terminate {
+		if !p.more(r, len(reply.Calls) > 0 && !terminate) {
 			return delivery.Completed
 		}
 	}
@@ -224,6 +224,8 @@ func (p *Process) abort(r *run, own bool) {
 		return
 	}
 	r.aborted, r.own = true, own
-	p.hidden = nil
+	if !p.opt.RPC {
+		p.hidden = nil
+	}
 	r.cancel()
 }

@@ -72,14 +72,15 @@ func (p *Process) submit() (*run, error) {
 		return p.run, nil
 	default:
 		p.typed = nil
-		r := p.newRun(Entry{Role: User, Text: *text})
-		switch {
-		case p.run == nil && !p.compacting:
-			p.begin(r)
-		case p.run != nil && p.run.ending:
-			p.starts = append(p.starts, r)
-		default:
+		wait := p.run != nil
+		if p.compacting || wait && !p.run.ending {
 			return nil, ErrProcessing
+		}
+		r := p.newRun(Entry{Role: User, Text: *text})
+		if wait {
+			p.starts = append(p.starts, r)
+		} else {
+			p.begin(r)
 		}
 		return r, nil
 	}
@@ -143,7 +144,7 @@ func (p *Process) Compact() (finish func(), err error) {
 
 // SendMessage is Pi's own call, as another extension makes it: nothing is
 // checked. While a run is under way the message goes into a queue that nothing
-// shows, from which it joins that run's end or is dropped by an abort. In
+// shows; it joins the end of that run, or an abort drops it. In
 // settled handlers the turn starts once all of them have returned.
 func (p *Process) SendMessage(m delivery.Message) {
 	p.mu.Lock()
@@ -159,9 +160,9 @@ func (p *Process) sendMessage(m delivery.Message) {
 	switch {
 	case p.idle() && !m.TriggerTurn:
 		p.append(e)
-	case p.run == nil && !p.compacting:
+	case p.run == nil && !p.compacting && m.TriggerTurn:
 		p.begin(p.newRun(e))
-	case p.settling || p.compacting:
+	case p.idle() || p.compacting && m.TriggerTurn:
 		p.starts = append(p.starts, p.newRun(e))
 	default:
 		p.hidden = append(p.hidden, e)

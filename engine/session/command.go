@@ -51,16 +51,20 @@ type Evidence struct {
 	Replied bool
 }
 
-// Report is the session's state and what its active branch shows.
+// Report is the session's state and what its active branch shows. A message
+// that it shows and misses in one is shown.
 type Report struct {
-	Epoch    uint64
+	Epoch uint64
+	// Asked is when the bridge was asked for it, zero for now. What it misses
+	// counts as of then: a send may have been carried out since.
+	Asked    launch.Time
 	Idle     bool
 	Pending  bool
 	Evidence []Evidence
 }
 
-// Try records the next send that is due, if one may be made now. Ready holds
-// the ids of the messages that are eligible as of this transaction.
+// Try records the next send that is due, if one may be made now. Ready tells
+// of a pending message whether it is eligible as of this transaction.
 type Try struct {
 	Epoch uint64
 	Token launch.Digest
@@ -79,7 +83,7 @@ const (
 	Refused          // anything else
 )
 
-// Answer records the bridge's answer to an attempt.
+// Answer records the bridge's answer to an attempt, whoever is connected now.
 type Answer struct {
 	Message string
 	Token   launch.Digest
@@ -87,10 +91,13 @@ type Answer struct {
 	Reason  string // bounded and safe
 }
 
-// Queue adds a message, or adopts the unsent one of the same subject.
+// Queue adds a message, unless an issue of its subject is unsent or on the
+// branch already. A cancelled issue is opened again. The world must hold every
+// issue of the subject that there is, watched or not.
 type Queue struct{ Message Message }
 
-// Cancel ends unsent messages of a subject that needs none any more.
+// Cancel ends the unsent messages of a subject that needs none any more, so
+// that none is made again.
 type Cancel struct {
 	Subject string
 	Reason  string

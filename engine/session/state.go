@@ -111,8 +111,8 @@ func MessageID(subject string, issue uint8) string {
 // Attempt is one recorded send that is not settled. The zero value means none.
 type Attempt struct {
 	Token launch.Digest // SHA-256 of a random token that only the sender knows
-	// First is the token of the earliest ask that is still unanswered. It
-	// differs from Token when the same message was asked for again.
+	// First is the token of the first ask. It differs from Token when the same
+	// message was asked for again; then no refusal settles the attempt.
 	First    launch.Digest
 	Epoch    uint64
 	Deadline launch.Time // of the latest ask
@@ -130,18 +130,38 @@ type Message struct {
 	Intent   string // the intent that it carries, or empty
 	State    State
 	Body     []byte // JSON; what was sent last or is to be sent
+	// Eligible is since when it may be sent: its place in the order. It becomes
+	// zero when its subject needs no message any more.
 	Eligible launch.Time
 	Attempts uint32
 	Refusals uint8
 	Attempt  Attempt
-	// Seen says that a report showed the message on the branch; Durable that
-	// the entry is on disk, its turn is over, or the bridge cannot tell.
+	// Seen says that a report showed the message on the branch and no later one
+	// showed it missing; Durable that the entry was on disk, its turn over, or
+	// the bridge cannot tell.
 	Seen, Durable bool
-	// Watched says that reports are still asked about the message.
+	// Watched says that reports are asked about the message (rule
+	// session/watched).
 	Watched bool
 	Turn    Turn
 	Created launch.Time
 	Updated launch.Time
+}
+
+// unsent reports whether the message waits to be sent, or for a call to be.
+func (m *Message) unsent() bool { return m.State == Pending || m.State == Blocked }
+
+// live reports whether a report can still change the message.
+func (m *Message) live() bool {
+	switch {
+	case m.unsent() || m.Attempt.Epoch != 0 || m.Turn.Open():
+		return true
+	case m.State != Sent:
+		return false
+	case m.Durable: // only its turn may be unknown
+		return m.Seen && m.Kind.StartsTurn() && m.Turn.Opened == 0
+	}
+	return m.Seen || m.Eligible != 0
 }
 
 // Turn is the model turn that a message opened. The zero value means none.
@@ -172,17 +192,20 @@ type Session struct {
 	Process string // the agent process behind the connection
 	Durable bool   // the bridge can tell whether an entry is on disk
 
-	Reported     bool // the branch was reported on this connection
-	Fresh        bool // the latest report is later than the last answer and event
-	Idle         bool
-	Pending      bool // input waits in the session
+	Reported bool // the branch was reported on this connection
+	Fresh    bool // the latest report is later than the last answer and event
+	Idle     bool
+	// Pending says that something is awaited in the session: input that lies
+	// there, or the end of a turn although it is idle. PendingSince is since
+	// when it is idle so, or zero while it is busy.
+	Pending      bool
 	PendingSince launch.Time
 	Input        bool // a person's input has not settled yet
 	Active       Active
 	Open         string // message whose turn is open, or empty
 
 	Held      bool
-	HeldEpoch uint64 // the connection on which the abort came
+	HeldEpoch uint64 // the connection on which the abort came, if no input came after it
 
 	// Display is the run that was started last in the session.
 	Display launch.RunID
@@ -198,13 +221,16 @@ type Session struct {
 // Connected reports whether a bridge is connected.
 func (s *Session) Connected() bool { return s.Host != "" }
 
-// Free reports whether the session is idle and nothing is pending (rule
-// session/free).
+// Free reports whether the session is idle and nothing is pending, or has been
+// idle with the same thing pending for too long (rule session/free).
 func (s *Session) Free(now launch.Now) bool {
-	if !s.Connected() || !s.Reported || !s.Idle || s.Active.Turn != "" {
+	if !s.Connected() || !s.Reported || !s.Idle {
 		return false
 	}
-	return !s.Pending || now.Passed(s.PendingSince.Add(PendingGrace))
+	if !s.Pending && s.Active.Turn == "" {
+		return true
+	}
+	return s.PendingSince != 0 && now.Passed(s.PendingSince.Add(PendingGrace))
 }
 
 // Boundary says why nothing may activate or start a turn in this session now,

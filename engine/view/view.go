@@ -48,13 +48,14 @@ type View struct {
 	Error       *launch.SafeError `json:"-"`                   // of a failed run
 	ErrorCode   string            `json:"errorCode,omitempty"` // see Error
 	ErrorText   string            `json:"error,omitempty"`
-	Owner       string            `json:"owner,omitempty"`    // live, expired
-	Turn        string            `json:"turn,omitempty"`     // owed, sending, blocked
-	Session     string            `json:"session,omitempty"`  // connected, idle, busy, held, disconnected
-	Actions     []string          `json:"actions,omitempty"`  // that would be accepted now
-	Recovery    string            `json:"recovery,omitempty"` // what a lost host would lead to
-	Revision    uint64            `json:"revision"`           // changes whenever the view may have
-	RunRevision uint64            `json:"runRevision"`        // what commands use
+	Owner       string            `json:"owner,omitempty"`          // live, expired
+	Turn        string            `json:"turn,omitempty"`           // owed, sending, blocked
+	Blocked     string            `json:"blockedMessage,omitempty"` // id of a message that a call re-opens
+	Session     string            `json:"session,omitempty"`        // connected, idle, busy, held, disconnected
+	Actions     []string          `json:"actions,omitempty"`        // that would be accepted now
+	Recovery    string            `json:"recovery,omitempty"`       // what a lost host would lead to
+	Revision    uint64            `json:"revision"`                 // changes whenever the view may have
+	RunRevision uint64            `json:"runRevision"`              // what commands use
 	Created     string            `json:"createdAt"`
 	Finished    string            `json:"finishedAt,omitempty"`
 }
@@ -89,7 +90,7 @@ func Of(f Facts) View {
 	if f.Session != nil {
 		v.Revision += f.Session.Events
 		v.Session = activity(f.Session, f.Now)
-		v.Turn = turn(&f)
+		v.Turn, v.Blocked = turn(&f)
 	}
 	v.WaitsFor = waits(&f)
 	return v
@@ -160,12 +161,11 @@ func activity(s *session.Session, now launch.Now) string {
 	return "busy"
 }
 
-func turn(f *Facts) string {
-	out := ""
+func turn(f *Facts) (out, blocked string) {
 	for i := range f.Messages {
 		switch m := &f.Messages[i]; {
 		case m.State == session.Blocked:
-			return "blocked"
+			return "blocked", m.ID
 		case m.State == session.Pending && m.Attempts > 0:
 			out = "sending"
 		}
@@ -173,7 +173,7 @@ func turn(f *Facts) string {
 	if out == "" && len(f.Intents) > 0 {
 		out = "owed"
 	}
-	return out
+	return out, ""
 }
 
 func recovery(f *Facts) string {

@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"maps"
+	"time"
+
+	"example.com/piworkflows/launch"
+	"example.com/piworkflows/store"
+)
+
+// scan looks at every claim of the file: it recovers the lost ones, notices when
+// the next lease ends, and which claims of this host are gone.
+func (s *Scheduler) scan() {
+	s.mu.Lock()
+	mine := maps.Clone(s.live) // only the loop adds claims, so all are complete
+	s.mu.Unlock()
+	all, err := s.store.Claims(s.ctx, launch.MaxList)
+	if err != nil {
+		s.unread("the claims", err)
+		return
+	}
+	l := &s.loop
+	l.expiry, l.full = 0, false
+	wall, now := s.clock.Now()
+	for i := range all {
+		w := &all[i]
+		if h := mine[w.Run]; h != nil && h.auth.Generation == w.Generation {
+			delete(mine, w.Run)
+			continue
+		}
+		if w.Claim.Expired(launch.Now{Wall: wall}) {
+			s.recover(w)
+			continue
+		}
+		if ends := now.Add(max(w.Due.Sub(wall), time.Millisecond)); l.expiry == 0 || ends < l.expiry {
+			l.expiry = ends
+		}
+	}
+	if len(all) >= launch.MaxList {
+		return // some may be missing
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range mine {
+		h.overLocked(errGone)
+	}
+}
+
+// recover takes a lost claim over, or gives the run back to its owner. Both look
+// at the claim again in their write.
+func (s *Scheduler) recover(w *store.Work) {
+	l := &s.loop
+	wf, ok := s.owned(w)
+	if _, connected := s.connected()[w.Session]; ok && (w.Mode == launch.Headless || connected) {
+		if s.room() == 0 {
+			l.full = true
+			return
+		}
+		switch err := s.claim(*w, wf, true); {
+		case err == nil:
+			return
+		case isKind(err, launch.ErrFull):
+			l.full = true
+			return
+		case !isKind(err, launch.ErrNotAllowed):
+			s.refused(w.Run, err)
+			return
+		}
+	}
+	_, err := do(s.ctx, s, store.Recover{Run: w.Run, Generation: w.Generation})
+	if isKind(err, launch.ErrNotAllowed) { // the store does not trust its clock now
+		s.again()
+	} else if err != nil {
+		s.refused(w.Run, err)
+	}
+}
