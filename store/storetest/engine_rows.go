@@ -191,13 +191,14 @@ func scan(e store.Engine, index, column string, limit int, prefix ...store.Value
 
 func checkScan(e store.Engine) error {
 	const due = "workflow_run_queue_due"
-	for _, in := range [][3]int64{{1, 1, 20}, {2, 1, 20}, {3, 1, 10}, {4, 1, -5}, {5, 4, 1}} { // run, state, due
+	for _, in := range [][3]int64{{1, 0, 20}, {2, 0, 20}, {3, 0, 10}, {4, 0, -5}, {5, 1, 1}} { // run, claimed, due
 		r := launchRow(int(in[0]))
-		r.Set("state", num(in[1]))
+		r.Set("claimed", num(in[1]))
 		r.Set("due_at", num(in[2]))
-		if in[1] == 4 {
-			r.Set("park", num(1))
-			r.Set("input", store.Value{})
+		if in[1] == 1 {
+			r.Set("state", num(2))
+			r.Set("runner", text("r"))
+			r.Set("token_hash", blob("t"))
 		}
 		if err := put(e, r); err != nil {
 			return err
@@ -214,10 +215,10 @@ func checkScan(e store.Engine) error {
 		want   []string
 		why    string
 	}{
-		{9, nil, []string{"-5", "10", "20", "20", "1"}, "all, by state and due; a row outside of a partial index is not in it"},
-		{9, []store.Value{num(1)}, []string{"-5", "10", "20", "20"}, "one state"},
-		{2, []store.Value{num(1)}, []string{"-5", "10"}, "the first two"},
-		{9, []store.Value{num(1), num(20)}, []string{"20", "20"}, "two columns"},
+		{9, nil, []string{"-5", "10", "20", "20", "1"}, "all, by claimed and due; a row outside of a partial index is not in it"},
+		{9, []store.Value{num(0)}, []string{"-5", "10", "20", "20"}, "one value of it"},
+		{2, []store.Value{num(0)}, []string{"-5", "10"}, "the first two"},
+		{9, []store.Value{num(0), num(20)}, []string{"20", "20"}, "two columns"},
 		{9, []store.Value{num(2)}, nil, "nothing there"},
 		{0, nil, nil, "none asked for"},
 		{-1, nil, nil, "none asked for"},

@@ -36,6 +36,7 @@ func drawLaunch(t *rapid.T) *Record {
 	pick("due_at", store.Value{}, num(-1<<63), num(-1), num(0), num(1<<63-1))
 	if state == 2 || state == 3 {
 		pick("due_at", num(7), num(8))
+		r.Set("claimed", num(1))
 		r.Set("runner", text("r"))
 		r.Set("token_hash", blob("t"))
 	}
