@@ -79,14 +79,7 @@ func (*launchRow) Table() *Table { return launchTable }
 // Fields implements Row.
 func (r *launchRow) Fields(f *Fields) {
 	l := &r.Launch
-	if f.reading {
-		l.ID = ""
-	}
-	runKey(f, &l.ID)
-	text(f, &l.Workflow)
-	if f.reading {
-		l.ID = launch.NewRunID(l.Workflow, string(l.ID))
-	}
+	launchKey(f, &l.ID, &l.Workflow)
 	text(f, &l.Source)
 	digest(f, &l.Digest)
 	num(f, &l.Mode)
