@@ -6,7 +6,7 @@ import "example.com/piworkflows/launch"
 type launchRow struct{ launch.Launch }
 
 var launchTable = &Table{
-	Name: "workflow_run_queue", Key: 1,
+	Name: "workflow_run_queue", Key: 1, Cached: true,
 	Columns: []Column{
 		{"run_id", "BLOB NOT NULL CHECK (length(run_id) = 16)"},
 		{"workflow", "TEXT NOT NULL"},

@@ -8,7 +8,7 @@ import (
 type sessionRow struct{ session.Session }
 
 var sessionTable = &Table{
-	Name: "workflow_sessions", Key: 1,
+	Name: "workflow_sessions", Key: 1, Cached: true,
 	Columns: []Column{
 		{"session_id", "TEXT NOT NULL"},
 		{"epoch", "INTEGER NOT NULL"},

@@ -69,6 +69,7 @@ type Table struct {
 	Columns []Column
 	Checks  []string // table constraints
 	Indexes []*Index
+	Cached  bool // its rows are read again soon after they were written
 	id      int
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"hash/maphash"
 
 	"example.com/piworkflows/launch"
 	"zombiezen.com/go/sqlite"
@@ -34,25 +35,29 @@ type sqliteRows struct {
 	failed   error // the transaction cannot commit
 	scanning bool
 
-	key, old  Fields
-	next      *Fields // of the current Put
+	key       Fields
+	old, next Fields  // of the current Put
 	in        []Value // of the current result row
 	text, raw []byte  // the bytes that in refers to
 
+	cache *rowCache // of the connection that writes, else nil
+
 	last struct { // the Put that tells later whether a commit took place
-		table  *Table
-		insert bool
-		next   *Fields
-		old    []Value
+		table      *Table
+		insert     bool
+		next, old  []Value
+		raw, rawOf []byte // the bytes of next and old
 	}
 }
 
 func newRows(conn *sqlite.Conn, readonly bool) *sqliteRows {
 	r := &sqliteRows{
-		conn: conn, readonly: readonly, next: new(Fields),
+		conn: conn, readonly: readonly,
 		tables: make([]tableStmts, len(Schema)), indexes: make([]indexStmts, len(Indexes)),
 	}
-	r.last.next = new(Fields)
+	if !readonly {
+		r.cache = &rowCache{seed: maphash.MakeSeed()}
+	}
 	for i, ix := range Indexes {
 		n := len(ix.Columns) + 1
 		r.indexes[i] = indexStmts{make([]*sqlite.Stmt, n), make([]*sqlite.Stmt, n)}
@@ -62,7 +67,7 @@ func newRows(conn *sqlite.Conn, readonly bool) *sqliteRows {
 
 // begin makes r ready for a transaction.
 func (r *sqliteRows) begin() {
-	r.open, r.failed, r.scanning, r.last.table = true, nil, false, nil
+	r.open, r.failed, r.scanning, r.last.table, r.last.insert = true, nil, false, nil, false
 }
 
 // usable refuses a call at a wrong time.
@@ -104,11 +109,17 @@ func (r *sqliteRows) Get(row Row) (bool, error) {
 		return false, err
 	}
 	r.key.Write(row)
-	found, err := r.find(row.Table(), r.key.Values)
+	t := row.Table()
+	if values := r.cache.find(t, r.key.Values); values != nil {
+		err := r.key.readFrom(values, row)
+		return err == nil, err
+	}
+	found, err := r.find(t, r.key.Values)
 	if err != nil {
-		return false, r.failSQLite("read", row.Table(), err)
+		return false, r.failSQLite("read", t, err)
 	}
 	if found {
+		r.cache.put(t, r.in)
 		err = r.key.readFrom(r.in, row)
 	}
 	return found && err == nil, err
@@ -230,10 +241,11 @@ func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, insert boo
 	if r.conn.Changes() != 1 {
 		return r.fail(launch.Refuse(launch.ErrInternal, "%s %s: the row does not exist", doing, t.Name))
 	}
-	if l := &r.last; insert || l.table == nil || !l.insert {
+	r.cache.put(t, r.next.Values)
+	if l := &r.last; !l.insert { // what comes later may change what came before, but no inserted event
 		l.table, l.insert = t, insert
-		l.next, r.next = r.next, l.next
-		l.old = append(l.old[:0], r.old.Values...)
+		l.next, l.raw = copyValues(l.next, l.raw, r.next.Values)
+		l.old, l.rawOf = copyValues(l.old, l.rawOf, r.old.Values)
 	}
 	return nil
 }
