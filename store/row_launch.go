@@ -80,6 +80,9 @@ func (*launchRow) Table() *Table { return launchTable }
 func (r *launchRow) Fields(f *Fields) {
 	l := &r.Launch
 	launchKey(f, &l.ID, &l.Workflow)
+	if f.enough() {
+		return
+	}
 	text(f, &l.Source)
 	digest(f, &l.Digest)
 	num(f, &l.Mode)

@@ -33,6 +33,9 @@ func (*runRow) Table() *Table { return runTable }
 // Fields implements Row.
 func (r *runRow) Fields(f *Fields) {
 	runKey(f, &r.ID)
+	if f.enough() {
+		return
+	}
 	num(f, &r.Revision)
 	num(f, &r.Status)
 	text(f, &r.Node)

@@ -42,6 +42,9 @@ func (*sessionRow) Table() *Table { return sessionTable }
 func (r *sessionRow) Fields(f *Fields) {
 	s := &r.Session
 	text(f, &s.Key)
+	if f.enough() {
+		return
+	}
 	num(f, &s.Epoch)
 	optText(f, &s.Host)
 	optText(f, &s.Process)

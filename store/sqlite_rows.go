@@ -108,7 +108,7 @@ func (r *sqliteRows) Get(row Row) (bool, error) {
 	if err := r.usable(); err != nil {
 		return false, err
 	}
-	r.key.Write(row)
+	r.key.Key(row)
 	t := row.Table()
 	if values := r.cache.find(t, r.key.Values); values != nil {
 		err := r.key.readFrom(values, row)
@@ -162,10 +162,15 @@ func (r *sqliteRows) Put(old, row Row) error {
 			return r.failSQLite("insert into", t, err)
 		}
 		bind(stmt, 1, r.next.Values)
-		return r.write("insert into", t, stmt, true)
+		return r.write("insert into", t, stmt, nil)
 	}
-	r.old.Write(old)
-	changed, err := diff(t, old, row, r.old.Values, r.next.Values)
+	r.old.Key(old)
+	before := r.cache.find(t, r.old.Values) // which old is a copy of
+	if before == nil {
+		r.old.Write(old)
+		before = r.old.Values
+	}
+	changed, err := diff(t, old, row, before, r.next.Values)
 	if err != nil {
 		return r.fail(err)
 	}
@@ -184,7 +189,7 @@ func (r *sqliteRows) Put(old, row Row) error {
 		}
 	}
 	bind(stmt, n, r.next.Values[:t.Key])
-	return r.write("update", t, stmt, false)
+	return r.write("update", t, stmt, before)
 }
 
 // diff returns the set of columns in which two versions of a row differ.
@@ -230,8 +235,9 @@ func (r *sqliteRows) updateStmt(t *Table, changed uint64) (stmt *sqlite.Stmt, al
 	return stmt, changed, nil
 }
 
-// write runs a statement that must change exactly one row.
-func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, insert bool) error {
+// write runs a statement that must change exactly one row, which had the values
+// before, or none.
+func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, before []Value) error {
 	r.puts++
 	_, err := stmt.Step()
 	reset(stmt)
@@ -241,12 +247,12 @@ func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, insert boo
 	if r.conn.Changes() != 1 {
 		return r.fail(launch.Refuse(launch.ErrInternal, "%s %s: the row does not exist", doing, t.Name))
 	}
-	r.cache.put(t, r.next.Values)
-	if l := &r.last; !l.insert { // what comes later may change what came before, but no inserted event
-		l.table, l.insert = t, insert
+	if l := &r.last; !l.insert { // an event that is inserted stays as it is, whatever comes later
+		l.table, l.insert = t, before == nil
 		l.next, l.raw = copyValues(l.next, l.raw, r.next.Values)
-		l.old, l.rawOf = copyValues(l.old, l.rawOf, r.old.Values)
+		l.old, l.rawOf = copyValues(l.old, l.rawOf, before)
 	}
+	r.cache.put(t, r.next.Values)
 	return nil
 }
 
