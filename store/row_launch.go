@@ -52,9 +52,9 @@ var launchTable = &Table{
 // launchesBySession is the reservation: one live interactive launch a session.
 var launchesBySession = &Index{
 	Name: "workflow_run_queue_reservation", Columns: []string{"session_id"}, Unique: true,
-	Where: "session_id IS NOT NULL AND state <= 4",
+	Where: "session_id IS NOT NULL AND finished_at IS NULL", // which changes less often than the state
 	Has: func(col func(string) Value) bool {
-		return col("session_id").Kind == Text && col("state").Int <= 4
+		return col("session_id").Kind == Text && col("finished_at").Kind == Null
 	},
 }
 

@@ -76,17 +76,14 @@ func (c *rowCache) find(t *Table, values []Value) []Value {
 	return row.values
 }
 
-// put remembers a row as it is stored now.
-func (c *rowCache) put(t *Table, values []Value) {
+// put remembers a row as it is stored now. It takes the memory of values and
+// gives other memory for it.
+func (c *rowCache) put(t *Table, values *[]Value) {
 	if c == nil || !t.Cached {
 		return
 	}
-	row, found := c.place(t, values)
-	n := 0
-	for i := range values {
-		n += len(values[i].Text) + len(values[i].Blob)
-	}
-	if n > maxCachedBytes {
+	row, found := c.place(t, *values)
+	if size(*values) > maxCachedBytes {
 		if found {
 			row.used = 0
 		}
@@ -94,22 +91,32 @@ func (c *rowCache) put(t *Table, values []Value) {
 	}
 	c.clock++
 	row.used, row.table = c.clock, t
-	row.values, row.raw = copyValues(row.values, row.raw, values)
+	row.values, *values = *values, row.values
+	row.raw = own(row.values, row.raw)
 }
 
-// copyValues copies values into the memory of to and raw, so that their bytes
-// are their own.
-func copyValues(to []Value, raw []byte, values []Value) ([]Value, []byte) {
-	to, raw = append(to[:0], values...), raw[:0]
-	for i := range to {
-		raw = append(raw, to[i].Blob...)
+func size(values []Value) (n int) {
+	for i := range values {
+		n += len(values[i].Text) + len(values[i].Blob)
 	}
-	rest := raw
-	for i := range to {
-		if v := &to[i]; v.Kind == Blob {
-			n := len(v.Blob)
+	return n
+}
+
+// own moves the blobs of values into raw, which it returns.
+func own(values []Value, raw []byte) []byte {
+	n := 0
+	for i := range values {
+		n += len(values[i].Blob)
+	}
+	if n > cap(raw) {
+		raw = make([]byte, n)
+	}
+	rest := raw[:n]
+	for i := range values {
+		if v := &values[i]; v.Kind == Blob {
+			n := copy(rest, v.Blob)
 			v.Blob, rest = rest[:n:n], rest[n:]
 		}
 	}
-	return to, raw
+	return raw
 }

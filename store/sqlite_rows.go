@@ -43,10 +43,10 @@ type sqliteRows struct {
 	cache *rowCache // of the connection that writes, else nil
 
 	last struct { // the Put that tells later whether a commit took place
-		table      *Table
-		insert     bool
-		next, old  []Value
-		raw, rawOf []byte // the bytes of next and old
+		table     *Table
+		insert    bool
+		next, old []Value
+		raw       [2][]byte // the blobs of next and old
 	}
 }
 
@@ -119,8 +119,8 @@ func (r *sqliteRows) Get(row Row) (bool, error) {
 		return false, r.failSQLite("read", t, err)
 	}
 	if found {
-		r.cache.put(t, r.in)
 		err = r.key.readFrom(r.in, row)
+		r.cache.put(t, &r.in)
 	}
 	return found && err == nil, err
 }
@@ -249,10 +249,10 @@ func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, before []V
 	}
 	if l := &r.last; !l.insert { // an event that is inserted stays as it is, whatever comes later
 		l.table, l.insert = t, before == nil
-		l.next, l.raw = copyValues(l.next, l.raw, r.next.Values)
-		l.old, l.rawOf = copyValues(l.old, l.rawOf, before)
+		l.next, l.old = append(l.next[:0], r.next.Values...), append(l.old[:0], before...)
+		l.raw[0], l.raw[1] = own(l.next, l.raw[0]), own(l.old, l.raw[1])
 	}
-	r.cache.put(t, r.next.Values)
+	r.cache.put(t, &r.next.Values)
 	return nil
 }
 

@@ -165,11 +165,13 @@ func commandName(c any) string {
 
 // update runs fn as the command c.
 func (s *Store) update(ctx context.Context, c any, fn func(*tx) error) error {
-	var turn uint64
-	var out []Event
+	var made struct { // by the last try
+		turn   uint64
+		events []Event
+	}
 	err := s.engine.Update(ctx, func(rows Rows) error {
-		s.out.done(turn, nil) // of an earlier try that was rolled back
-		turn, out = s.out.take(), nil
+		s.out.done(made.turn, nil) // of an earlier try that was rolled back
+		made.turn, made.events = s.out.take(), nil
 		wall, mono := s.clock.Now()
 		x := &s.tx
 		x.reset(rows, s.watch.Observe(wall, mono, s.lease))
@@ -179,16 +181,16 @@ func (s *Store) update(ctx context.Context, c any, fn func(*tx) error) error {
 		if err := x.flush(); err != nil {
 			return err
 		}
-		out = slices.Clone(x.out)
+		made.events = slices.Clone(x.out)
 		s.probed("before", c)
 		return nil
 	})
 	if err != nil {
-		out = nil
+		made.events = nil
 	} else {
 		s.probed("after", c)
 	}
-	s.out.done(turn, out)
+	s.out.done(made.turn, made.events)
 	return err
 }
 
