@@ -28,7 +28,11 @@ type Runtime struct {
 	scheduler *scheduler.Scheduler
 	delivery  *delivery.Coordinator
 	log       *slog.Logger
-	unobserve func()
+
+	ended struct { // told after every commit that may have ended a run
+		sync.Mutex
+		c chan struct{}
+	}
 
 	watch struct {
 		sync.Mutex
@@ -73,13 +77,19 @@ func Open(o Options) (_ *Runtime, err error) {
 			_ = r.Close(context.Background()) // what is open so far; err says why
 		}
 	}()
-	if o.Observe != nil {
-		r.unobserve = r.store.Subscribe(func(events []store.Event) {
-			for _, e := range events {
+	r.ended.c = make(chan struct{})
+	r.store.Subscribe(func(events []store.Event) {
+		ended := false
+		for _, e := range events {
+			ended = ended || e.Launch >= launch.EvDone
+			if o.Observe != nil {
 				o.Observe(e)
 			}
-		})
-	}
+		}
+		if ended {
+			r.tellEnded()
+		}
+	})
 	id, err := r.store.NewID()
 	if err != nil {
 		return nil, err
@@ -123,6 +133,7 @@ func (r *Runtime) look() error {
 	if changed || late {
 		r.scheduler.Wake()
 		r.delivery.Wake()
+		r.tellEnded()
 	}
 	return err
 }
@@ -146,10 +157,34 @@ func (r *Runtime) Close(ctx context.Context) error {
 		errs = append(errs, r.delivery.Close())
 	}
 	errs = append(errs, r.store.Close())
-	if r.unobserve != nil {
-		r.unobserve()
-	}
+	r.tellEnded()
 	return errors.Join(errs...)
+}
+
+func (r *Runtime) tellEnded() {
+	r.ended.Lock()
+	defer r.ended.Unlock()
+	close(r.ended.c)
+	r.ended.c = make(chan struct{})
+}
+
+// Wait returns the view of a run once it has ended, here or in another process.
+// Errors: launch.ErrNotFound, launch.ErrClosed, and those of ctx.
+func (r *Runtime) Wait(ctx context.Context, id launch.RunID) (view.View, error) {
+	for {
+		r.ended.Lock()
+		c := r.ended.c
+		r.ended.Unlock()
+		v, err := r.Status(ctx, id)
+		if err != nil || v.Finished != "" {
+			return v, err
+		}
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
 }
 
 // Runner returns the host's name in the file, unique for each Open.

@@ -27,20 +27,25 @@ type Conn struct {
 	cancel context.CancelFunc
 	woken  chan struct{}
 	done   chan struct{}
-	once   sync.Once
+	ended  atomic.Bool
 
 	ready   atomic.Bool            // the bridge has called Changed
 	changed atomic.Bool            // a newer look is needed
 	said    atomic.Bool            // the bridge has called Changed since the last try
 	abort   atomic.Pointer[string] // message whose turn has to be stopped
-	seen    atomic.Uint64          // reports of the bridge so far: a look that overlaps one is repeated
+
+	// record is held while a report or a look is recorded, so that a look is
+	// never recorded after what was reported later.
+	record sync.Mutex
+	seen   atomic.Uint64 // reports of the bridge so far: a look that overlaps one is repeated
 
 	// Used by run alone.
-	timer    clock.Timer
-	failures int         // looks or store calls that failed in a row
+	timer    clock.Timer // of the next look
+	due      launch.Mono // when it fires
+	failures int         // steps that failed in a row
 	refused  int         // sends in a row that were refused or whose answer was lost
 	occupied bool        // the last one was refused as occupied
-	pause    launch.Mono // nothing is tried before
+	last     launch.Mono // when
 }
 
 const (
@@ -86,6 +91,9 @@ func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership
 // its retries. byPerson says that a person, not this host, aborted it.
 func (n *Conn) TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error {
 	_, err := n.observe(ctx, session.TurnSettled{Epoch: n.epoch, Turn: turn, End: end, ByPerson: byPerson})
+	if err == nil {
+		n.abort.Store(nil)
+	}
 	return err
 }
 
@@ -115,7 +123,9 @@ func (n *Conn) Close() {
 
 func (n *Conn) observe(ctx context.Context, saw session.Command) (store.Seen, error) {
 	n.seen.Add(1)
+	n.record.Lock()
 	seen, err := store.Do(ctx, n.c.o.Store, store.Observe{Session: n.key, Saw: saw})
+	n.record.Unlock()
 	if errors.Is(err, launch.ErrStale) {
 		n.end(true)
 	}
@@ -126,16 +136,19 @@ func (n *Conn) observe(ctx context.Context, saw session.Command) (store.Seen, er
 	return seen, err
 }
 
-// end ends the connection; fenced tells the bridge why.
+// end ends the connection. A bridge that is fenced is told so before it can see
+// that the connection is done, so that it does not connect again; it may close
+// the connection while it is told.
 func (n *Conn) end(fenced bool) {
-	n.once.Do(func() {
-		n.c.forget(n)
-		n.cancel()
-		close(n.done)
-		if fenced {
-			n.session.Fenced()
-		}
-	})
+	if !n.ended.CompareAndSwap(false, true) {
+		return
+	}
+	n.c.forget(n)
+	n.cancel()
+	if fenced {
+		n.session.Fenced()
+	}
+	close(n.done)
 }
 
 func (n *Conn) wake() {
@@ -148,43 +161,45 @@ func (n *Conn) wake() {
 // run looks and sends until the connection ends.
 func (n *Conn) run() {
 	defer n.end(false)
-	defer n.arm(0, 0)
+	defer n.disarm()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-n.woken:
 		}
-		if m := n.abort.Swap(nil); m != nil {
-			if err := n.session.Abort(n.ctx, *m); err != nil {
-				n.c.o.Log.Warn("a turn could not be aborted", "session", string(n.key), "err", err)
-			}
-		}
-		if !n.ready.Load() {
-			continue
-		}
 		for more := true; more && n.ctx.Err() == nil; {
 			var err error
-			if more, err = n.step(); err != nil {
-				if n.ctx.Err() != nil {
-					return
-				}
-				if errors.Is(err, launch.ErrStale) {
-					n.end(true)
-					return
-				}
-				n.c.o.Log.Warn("delivery is delayed", "session", string(n.key), "err", err)
-				n.armIn(pauseAfter(n.failures))
-				n.failures++
-				break
+			if more, err = n.step(); err == nil {
+				n.failures = 0
+				continue
 			}
-			n.failures = 0
+			if n.ctx.Err() != nil {
+				return
+			}
+			if errors.Is(err, launch.ErrStale) {
+				n.end(true)
+				return
+			}
+			n.c.o.Log.Warn("delivery is delayed", "session", string(n.key), "err", err)
+			n.arm(pauseAfter(n.failures))
+			n.failures++
 		}
 	}
 }
 
 // step does the next thing that is due and reports whether to look again.
 func (n *Conn) step() (bool, error) {
+	n.disarm()
+	if m := n.abort.Swap(nil); m != nil {
+		if err := n.session.Abort(n.ctx, *m); err != nil {
+			n.abort.CompareAndSwap(nil, m)
+			return false, err
+		}
+	}
+	if !n.ready.Load() {
+		return false, nil
+	}
 	st := n.c.o.Store
 	asked, err := st.Asked(n.ctx, n.key)
 	if err != nil {
@@ -194,7 +209,9 @@ func (n *Conn) step() (bool, error) {
 		return false, launch.Refuse(launch.ErrStale, "the session was connected again")
 	}
 	wall, mono := st.Clock().Now()
-	n.arm(asked.Next.Sub(wall), mono)
+	if asked.Next != 0 {
+		n.arm(asked.Next.Sub(wall))
+	}
 	stale := !asked.Session.Fresh && (asked.Unsent > 0 || len(asked.Names) > 0)
 	if n.changed.Swap(false) || stale || !asked.Session.Reported {
 		return n.look(asked.Names)
@@ -202,27 +219,30 @@ func (n *Conn) step() (bool, error) {
 	if asked.Unsent == 0 {
 		return false, nil
 	}
-	if wait := n.pause.Sub(mono); n.refused > 0 && wait > 0 && (!n.occupied || !n.said.Load()) {
-		n.armIn(wait)
-		return false, nil
+	if n.refused > 0 {
+		wait := pauseAfter(n.refused - 1)
+		if n.occupied && n.said.Load() { // it may be free by now
+			wait = firstPause
+		}
+		if left := n.last.Add(wait).Sub(mono); left > 0 {
+			n.arm(left)
+			return false, nil
+		}
 	}
 	n.said.Store(false)
-	return n.try()
+	return n.try(&asked.Session)
 }
 
 // look asks the bridge for a report and records it.
 func (n *Conn) look(names []string) (bool, error) {
 	before := n.seen.Load()
+	wall, _ := n.c.o.Store.Clock().Now()
 	report, err := n.session.Look(n.ctx, names)
 	if err != nil {
 		n.changed.Store(true)
 		return false, err
 	}
-	if n.seen.Load() != before { // something was reported meanwhile: look at what is now
-		n.changed.Store(true)
-		return true, nil
-	}
-	r := session.Report{Epoch: n.epoch, Idle: report.Idle, Pending: report.Pending}
+	r := session.Report{Epoch: n.epoch, Asked: wall, Idle: report.Idle, Pending: report.Pending}
 	asked := make(map[string]bool, len(names))
 	for _, name := range names {
 		asked[name] = true
@@ -232,7 +252,14 @@ func (n *Conn) look(names []string) (bool, error) {
 			r.Evidence = append(r.Evidence, session.Evidence(e))
 		}
 	}
+	n.record.Lock()
+	defer n.record.Unlock()
+	if n.seen.Load() != before { // something was reported meanwhile: look at what is now
+		n.changed.Store(true)
+		return true, nil
+	}
 	if _, err := store.Do(n.ctx, n.c.o.Store, store.Observe{Session: n.key, Saw: r}); err != nil {
+		n.changed.Store(true)
 		return false, err
 	}
 	n.c.o.Reported(n.key)
@@ -241,35 +268,46 @@ func (n *Conn) look(names []string) (bool, error) {
 
 // try records the next send that is due, asks the bridge for it, and records
 // the answer.
-func (n *Conn) try() (bool, error) {
+func (n *Conn) try(s *session.Session) (bool, error) {
 	st := n.c.o.Store
 	token, err := st.NewToken()
 	if err != nil {
 		return false, err
 	}
 	send, err := store.Do(n.ctx, st, store.Try{Session: n.key, Epoch: n.epoch, Token: token.Hash()})
-	if err != nil || send.Message == nil {
-		return false, err
-	}
-	m, err := message(send, n.epoch)
 	if err != nil {
 		return false, err
 	}
+	if send.Message == nil {
+		// What an idle session waits for ends by itself; no deadline tells when
+		// if the clock is distrusted.
+		if s.Idle && !s.Held && send.Why != "" {
+			n.arm(maxPause)
+		}
+		return false, nil
+	}
+	m, err := message(send, n.epoch)
+	if err != nil {
+		n.backOff(false)
+		return false, err
+	}
 	answer, err := n.session.Send(n.ctx, m)
-	if err != nil { // the answer is lost: ask again for the same message, a little later
-		n.occupied = false
-		n.backOff()
+	if err == nil {
+		record := session.Answer{Message: m.ID, Token: token.Hash(), Verdict: answer.Verdict, Reason: answer.Reason}
+		_, err = store.Do(context.WithoutCancel(n.ctx), st, store.Answer{Session: n.key, Answer: record})
+		if errors.Is(err, launch.ErrStale) { // the attempt is settled already
+			return true, nil
+		}
+	}
+	switch {
+	case err != nil: // the answer is lost: ask again for the same message, a little later
+		n.backOff(false)
 		return false, err
+	case answer.Verdict == Occupied || answer.Verdict == Refused:
+		n.backOff(answer.Verdict == Occupied)
+	default:
+		n.refused = 0
 	}
-	record := session.Answer{Message: m.ID, Token: token.Hash(), Verdict: answer.Verdict, Reason: answer.Reason}
-	if _, err := store.Do(context.WithoutCancel(n.ctx), st, store.Answer{Session: n.key, Answer: record}); err != nil {
-		return false, err
-	}
-	if n.occupied = answer.Verdict == Occupied; n.occupied || answer.Verdict == Refused {
-		n.backOff()
-		return true, nil
-	}
-	n.refused = 0
 	return true, nil
 }
 
@@ -292,31 +330,30 @@ func message(s store.Send, epoch uint64) (Message, error) {
 }
 
 // backOff makes the next try wait, longer after each refusal in a row.
-func (n *Conn) backOff() {
-	_, mono := n.c.o.Store.Clock().Now()
-	wait := pauseAfter(n.refused)
+func (n *Conn) backOff(occupied bool) {
+	_, n.last = n.c.o.Store.Clock().Now()
+	n.occupied = occupied
 	n.refused++
-	n.pause = mono.Add(wait)
-	n.armIn(wait)
 }
 
-// arm sets the one timer of the connection, for the next stored deadline.
-func (n *Conn) arm(in time.Duration, now launch.Mono) {
-	if n.timer != nil {
-		n.timer.Stop()
-		n.timer = nil
+// arm makes the connection look again in that time, if it would not earlier.
+func (n *Conn) arm(in time.Duration) {
+	_, mono := n.c.o.Store.Clock().Now()
+	due := mono.Add(in)
+	if n.timer != nil && n.due <= due {
+		return
 	}
-	if in > 0 {
-		n.armIn(in)
-	}
-}
-
-func (n *Conn) armIn(in time.Duration) {
-	if n.timer != nil {
-		n.timer.Stop()
-	}
+	n.disarm()
+	n.due = due
 	n.timer = n.c.o.Store.Clock().AfterFunc(in, func() {
 		n.changed.Store(true)
 		n.wake()
 	})
+}
+
+func (n *Conn) disarm() {
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
+	}
 }

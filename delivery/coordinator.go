@@ -115,11 +115,14 @@ func (c *Coordinator) Connect(ctx context.Context, h Hello, s Session) (*Conn, e
 	c.mu.Lock()
 	old := c.conns[h.Session]
 	late := old != nil && old.epoch > epoch // two connects raced and the other won
-	if !late {
+	closed := c.closed                      // and nobody else ends this connection
+	if !late && !closed {
 		c.conns[h.Session] = conn
 	}
 	c.mu.Unlock()
 	switch {
+	case closed:
+		conn.Close()
 	case late:
 		conn.end(true)
 	case old != nil:

@@ -121,7 +121,7 @@ func (x *execution) run(ctx context.Context) (Proposal, error) {
 		return err
 	})
 	if err != nil {
-		return x.failed(err), nil
+		return x.failed(ctx, err), nil
 	}
 	return x.ok(out), nil
 }
@@ -147,7 +147,7 @@ func (x *execution) observe(ctx context.Context) (p Proposal, done bool, err err
 	})
 	switch {
 	case err != nil:
-		x.log("observer failed", err)
+		x.fault(ctx, "observer failed", err)
 		return x.unknown("was interrupted and its observer cannot tell whether it took effect: " + why(err)), true, nil
 	case found:
 		p = x.ok(out)
@@ -195,8 +195,8 @@ func (x *execution) ok(out any) Proposal {
 
 // failed is an error of the node's own code (rules engine/error and
 // engine/unknown).
-func (x *execution) failed(err error) Proposal {
-	x.log("node failed", err)
+func (x *execution) failed(ctx context.Context, err error) Proposal {
+	x.fault(ctx, "node failed", err)
 	_, isUnknown := errors.AsType[*unknown](err)
 	_, isPanic := errors.AsType[*panicked](err)
 	if x.n.kind == run.Action && (isUnknown || isPanic && x.n.policy != run.Repeatable) {
@@ -229,6 +229,14 @@ func (x *execution) unknown(message string) Proposal {
 	p := x.fail(message)
 	p.Outcome, p.Unknown = 0, true
 	return p
+}
+
+// fault logs an error of user code, unless it only says that the code was told
+// to stop.
+func (x *execution) fault(ctx context.Context, message string, err error) {
+	if _, isPanic := errors.AsType[*panicked](err); isPanic || ctx.Err() == nil {
+		x.log(message, err)
+	}
 }
 
 // log tells the developer. The values of errors and panics may be private, so

@@ -257,7 +257,10 @@ func TestStops(t *testing.T) {
 	})
 	for _, ignores := range []bool{true, false} {
 		t.Run("our own stop is no outcome", func(t *testing.T) {
+			var log bytes.Buffer
 			ctx, cancel := context.WithCancelCause(t.Context())
+			ended := ended
+			ended.Log = slog.New(slog.NewTextHandler(&log, nil))
 			h := newHost(single(func(ctx context.Context, _ Task) (int, error) {
 				cancel(stale)
 				if ignores {
@@ -267,6 +270,9 @@ func TestStops(t *testing.T) {
 			}))
 			if err := engine.Work(ctx, h.wf, ended, h); err != stale || len(h.got) != 0 {
 				t.Fatalf("got %v and proposed %s", err, h.story())
+			}
+			if log.Len() > 0 {
+				t.Fatalf("nor an error to log: %s", log.String())
 			}
 		})
 	}

@@ -30,8 +30,8 @@
 //     [launch.ErrClosed] the host closes, [launch.ErrExpired] the lease could not
 //     be renewed, [launch.ErrEnded] the run was cancelled, [launch.ErrStale] the
 //     run is someone else's.
-//   - scheduler/receipt: an action that took effect is recorded also when its
-//     context or its run has ended meanwhile.
+//   - scheduler/receipt: that an action took effect is recorded also when its
+//     context, its claim or its run has ended meanwhile.
 //   - scheduler/stop: a stop of ours is no outcome. The claim is given back, and
 //     the run goes on elsewhere or later.
 //   - scheduler/lapse: when a run cannot go on for a reason that repeating would

@@ -51,11 +51,7 @@ func (s *Scheduler) committed(events []store.Event) {
 	for i := range events {
 		e := &events[i]
 		if e.Launch == 0 {
-			if e.Of != 0 { // the session may have come to its boundary
-				s.flags.nudge(e.Session)
-				look = true
-			}
-			continue
+			continue // what concerns only a session comes with a nudge
 		}
 		claimed := claimedState(e.To)
 		h := s.live[e.Run]

@@ -128,7 +128,8 @@ func New(o Options) (*Scheduler, error) {
 func (s *Scheduler) Runner() string { return s.o.Runner }
 
 // Nudge says that something about a session may let its run start: call it
-// after each report and connect. It does not block.
+// after each report and connect. Starts and resumes are noticed without it. It
+// does not block.
 func (s *Scheduler) Nudge(session launch.SessionKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

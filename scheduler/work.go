@@ -143,12 +143,13 @@ func (h *held) giveUp(err error) (lapses bool) {
 	case over:
 		log.Debug("stopped: the claim is gone", told(err))
 		return false
-	case !h.moved && h.ctx.Err() == nil && !errors.Is(err, errClosing) && !errors.Is(err, errLease):
+	case !h.moved && h.ctx.Err() == nil && !errors.Is(err, errClosing) && !errors.Is(err, errLease) && !passing(err):
 		log.Error("the run cannot go on; its claim is left to lapse", told(err))
 		return true
 	}
-	if _, err = persist(h, store.Release{Run: h.run, Authority: h.auth}); err != nil {
-		log.Debug("the claim could not be released", told(err))
+	_, err = persist(h, store.Release{Run: h.run, Authority: h.auth})
+	if err != nil && !claimGone(err) {
+		log.Warn("the claim could not be given back; it is left to lapse", told(err))
 	}
 	return err != nil
 }
@@ -175,12 +176,16 @@ func (h *held) Output(ctx context.Context, node string) ([]byte, bool, error) {
 	return h.s.store.Output(ctx, h.run, node)
 }
 
-// receipt records what became of an action whose run ended while its code ran
-// (rule scheduler/receipt). A run that is still live settles the effect by its
-// own recovery: the next claim observes it, repeats it or asks a person.
+// receipt records what became of an action whose run was ended or taken over
+// while its code ran (rule scheduler/receipt). In a live run this serves only
+// the person who is asked about an unrepeatable action: what can be observed or
+// repeated, the next claim observes or repeats, and so has its output too.
 func (h *held) receipt(p engine.Proposal, refused error) {
 	n := h.plan.Node(p.Node)
-	if n == nil || n.Kind != run.Action || p.Unknown || p.Observed || !isKind(refused, launch.ErrEnded) {
+	if n == nil || n.Kind != run.Action || p.Unknown || p.Observed {
+		return
+	}
+	if !isKind(refused, launch.ErrEnded) && (n.Policy != run.Unrepeatable || !claimGone(refused)) {
 		return
 	}
 	applied := p.Outcome == engine.OK || p.Applied

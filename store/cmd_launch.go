@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"example.com/piworkflows/engine/follow"
 	"example.com/piworkflows/engine/session"
@@ -52,6 +54,9 @@ func (c Start) run(x *tx) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
+	if !json.Valid(c.Input) || !utf8.Valid(c.Input) {
+		return Started{}, launch.Refuse(launch.ErrInvalid, "input is not one valid JSON value in UTF-8")
+	}
 	if used, err := x.launches.load(x, launchRow{launch.Launch{ID: l.ID}}, func(r *launchRow) bool { return r.ID == l.ID }); err != nil {
 		return Started{}, err
 	} else if used != nil {
@@ -91,7 +96,7 @@ func (c *Start) admit(x *tx) (func(*launch.Launch) error, error) {
 	if busy, err := x.reservation(c.Session); err != nil {
 		return nil, err
 	} else if busy != nil {
-		r := launch.Refuse(launch.ErrSessionBusy, "session busy: run %s is %s; wait for it or cancel it", busy.ID, busy.State)
+		r := launch.Refuse(launch.ErrSessionBusy, "run %s of this session is %s; wait for it or cancel it", busy.ID, busy.State)
 		r.Run, r.State = busy.ID, busy.State
 		return nil, r
 	}
@@ -146,7 +151,7 @@ func (c *Start) postWorkflow(x *tx, w *session.World, open *session.Message) err
 			blocked = blocked || m.Intent == i.ID && m.State == session.Blocked
 		}
 		if !blocked {
-			r := launch.Refuse(launch.ErrSessionBusy, "session busy: run %s has ended and its outcome is about to be reported here; wait for that message", i.Run)
+			r := launch.Refuse(launch.ErrSessionBusy, "run %s has ended and its outcome is about to be reported here; wait for that message", i.Run)
 			r.Run = i.Run
 			return r
 		}
@@ -272,7 +277,13 @@ func (c Resume) run(x *tx) (launch.State, error) {
 		return 0, err
 	}
 	if l.Attention == launch.EffectAmbiguous {
-		return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; cancel the run, or find out first", l.ID)
+		e, err := x.current(l)
+		if err != nil {
+			return l.State, err
+		}
+		if e == nil || !e.Observable() {
+			return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; find out, then cancel the run", l.ID)
+		}
 	}
 	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: launch.Person}); err != nil || l.Mode == launch.Headless {
 		return l.State, err

@@ -70,6 +70,15 @@ func (x *tx) effect(k effect.Key) (*effectRow, error) {
 	return x.effects.load(x, effectRow{effect.Effect{Key: k}}, func(r *effectRow) bool { return r.Key == k })
 }
 
+// current returns the effect of the node at which a run stands, or nil.
+func (x *tx) current(l *launchRow) (*effectRow, error) {
+	r, err := x.record(l)
+	if err != nil {
+		return nil, err
+	}
+	return x.effect(effect.ActionKey(l.ID, r.Node, r.Visit, 0))
+}
+
 // enter makes the current node of a running run ready for its worker: an
 // action's effect is reserved before its code starts (rule effect/reserve).
 func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
@@ -90,6 +99,9 @@ func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
 	if have != nil {
 		existing = &have.Effect
 		next.Recovering = true
+		if have.State.Final() {
+			return x.settleLost(l, r, p, have)
+		}
 		if next.Ambiguous = have.State == effect.Ambiguous; next.Ambiguous {
 			return next, nil
 		}
@@ -107,6 +119,21 @@ func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
 	}
 	x.effectEvent(l, &e)
 	return next, nil
+}
+
+// settleLost settles the current node by the receipt that its lost worker left
+// (rule effect/receipt): what the effect came to is known, its output is not.
+func (x *tx) settleLost(l *launchRow, r *runRow, p *run.Plan, e *effectRow) (Next, error) {
+	what := "did not take effect"
+	if e.State == effect.Applied {
+		what = "took effect and its output is lost"
+	}
+	failure := launch.NewSafeError(launch.CodeNodeFailed, "node "+r.Node+" "+what+", as a receipt says that came after its worker was lost; look at what it did, then restart the run")
+	settle := run.Settle{Node: r.Node, Visit: r.Visit, Attempt: r.Attempt, Outcome: run.Failed, Failure: failure, Receipt: true}
+	if err := x.applyRun(l, r, settle, p); err != nil {
+		return Next{}, err
+	}
+	return x.goOn(l, r, launch.Authority{Runner: l.Claim.Runner, Token: l.Claim.Token, Generation: l.Generation}, p)
 }
 
 // Claim takes a launch for this host. Answer: [Claimed], whose State tells
@@ -208,9 +235,14 @@ func (c *Claim) mine(x *tx, l *launchRow) error {
 	return nil
 }
 
+var errNoPlan = launch.Refuse(launch.ErrInvalid, "the plan is not set; pass the one that is pinned for the run")
+
 // begin takes a starting launch to running: the run record exists, and the
 // current node is ready for its worker.
 func (x *tx) begin(l *launchRow, p *run.Plan) (Claimed, error) {
+	if p == nil {
+		return Claimed{}, errNoPlan
+	}
 	input := l.Input
 	first := !l.HasRecord()
 	a := launch.Authority{Runner: l.Claim.Runner, Token: l.Claim.Token, Generation: l.Generation}
@@ -291,6 +323,12 @@ func (c Propose) run(x *tx) (Next, error) {
 	}
 	if err := launch.Owns(l.Launch, c.Authority, x.now); err != nil {
 		return Next{}, err
+	}
+	if l.State != launch.Running {
+		return Next{}, launch.Refuse(launch.ErrNotAllowed, "run %s is %s, not running; activate it first", l.ID, l.State)
+	}
+	if c.Plan == nil {
+		return Next{}, errNoPlan
 	}
 	r, err := x.record(l)
 	if err != nil {

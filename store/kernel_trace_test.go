@@ -19,13 +19,12 @@ type trace struct {
 	requeued  map[launch.RunID]int
 	relaunch  map[launch.RunID]int // automatic, since the last progress or person
 	progress  map[launch.RunID]uint64
-	sources   map[string]bool // sources of intents that were requested or joined
 	cancelled map[launch.RunID]bool
 }
 
 func (tr *trace) init() {
 	*tr = trace{map[[2]string]launch.RunID{}, map[launch.RunID]bool{}, map[launch.RunID]int{}, map[launch.RunID]int{},
-		map[launch.RunID]uint64{}, map[string]bool{}, map[launch.RunID]bool{}}
+		map[launch.RunID]uint64{}, map[launch.RunID]bool{}}
 }
 
 // check checks one accepted command: what the tables held before and after, and
@@ -33,6 +32,7 @@ func (tr *trace) init() {
 func (tr *trace) check(k *kernel, c any, before, after store.All, events []store.Event) error {
 	var errs []error
 	bad := func(name, format string, v ...any) { errs = append(errs, fmt.Errorf(name+": "+format, v...)) }
+	wall, _ := k.memory.clock.Now()
 	was, is := byRun(before.Launches), byRun(after.Launches)
 	for id, old := range was {
 		now := is[id]
@@ -56,6 +56,13 @@ func (tr *trace) check(k *kernel, c any, before, after store.All, events []store
 			bad("RequestKeyUnique", "key %q names %s and %s", key, first, id)
 		}
 		tr.keys[key] = id
+	}
+	if id, a, expiredToo := authority(c); id != "" {
+		old := was[id]
+		held := launch.Authority{Runner: old.Claim.Runner, Token: old.Claim.Token, Generation: old.Generation}
+		if !old.State.Claimed() || a != held || !expiredToo && wall >= old.Claim.Expiry && !k.distrusted() {
+			bad("WritesAuthorized", "%T of run %s was accepted from %+v at %s, the claim is %+v until %s", c, id, a, wall, held, old.Claim.Expiry)
+		}
 	}
 	sessions := map[launch.SessionKey]session.Session{}
 	for _, s := range before.Sessions {
@@ -85,11 +92,11 @@ func (tr *trace) check(k *kernel, c any, before, after store.All, events []store
 			bad("Budget", "%d starts in one turn", after.Messages[i].Turn.Starts)
 		}
 	}
-	wall, _ := k.memory.clock.Now()
-	owed := map[launch.RunID]int{} // intents requested or joined in this commit, merges left out
+	owed, counted := map[launch.RunID]int{}, map[string]bool{} // intents requested or joined in this commit
 	for _, e := range events {
-		if e.Turn == intents.EvRequested || e.Turn == intents.EvJoined {
+		if (e.Turn == intents.EvRequested || e.Turn == intents.EvJoined) && !counted[e.Intent] {
 			owed[e.Run]++
+			counted[e.Intent] = true
 		}
 	}
 	for _, e := range events {
@@ -155,6 +162,24 @@ func (tr *trace) check(k *kernel, c any, before, after store.All, events []store
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// authority returns what a worker's command shows, and whether an ended lease
+// is enough for it.
+func authority(c any) (launch.RunID, launch.Authority, bool) {
+	switch c := c.(type) {
+	case store.Propose:
+		return c.Run, c.Authority, false
+	case store.Activate:
+		return c.Run, c.Authority, false
+	case store.FailActivation:
+		return c.Run, c.Authority, false
+	case store.Renew:
+		return c.Run, c.Authority, true
+	case store.Release:
+		return c.Run, c.Authority, true
+	}
+	return "", launch.Authority{}, false
 }
 
 // shown reports whether a command is a report that shows the message.

@@ -214,11 +214,13 @@ func (x *tx) owe(l *launchRow, what string, source intents.Source) error {
 	if err != nil {
 		return err
 	}
-	linked, err := x.sources.load(x, sourceRow{Source: event}, func(r *sourceRow) bool { return r.Source == event })
-	if err != nil || linked != nil {
-		return err
-	}
 	d := intents.Policy(source)
+	if d.Owe { // one that is linked to an intent was dealt with
+		linked, err := x.sources.load(x, sourceRow{Source: event}, func(r *sourceRow) bool { return r.Source == event })
+		if err != nil || linked != nil {
+			return err
+		}
+	}
 	want := intents.New{
 		Identity: intents.Identity{Session: l.Session, Run: l.ID, SourceEvent: event, Cause: d.Cause},
 		Workflow: l.Workflow, Chain: l.Chain, Facts: x.facts(l, d.Cause),
@@ -279,7 +281,7 @@ func (x *tx) owe(l *launchRow, what string, source intents.Source) error {
 	if want.Withdraw != 0 {
 		return x.notice(l, what, "ended ("+l.State.String()+"); no turn follows: "+want.Withdraw.String())
 	}
-	return x.notice(l, what+":"+strconv.FormatUint(l.Generation, 10), "is parked and waits for a person ("+l.Attention.String()+"): resume, cancel or restart it")
+	return x.notice(l, what+":"+strconv.FormatUint(l.Events, 10), "is parked and waits for a person ("+l.Attention.String()+"): resume, cancel or restart it")
 }
 
 // notice queues a passive message about a run.

@@ -71,6 +71,13 @@ func (x *tx) viewFacts(id launch.RunID) (f view.Facts, err error) {
 		record := r.Run
 		record.Input = nil
 		f.Run = &record
+		e, err := x.current(l)
+		if err != nil {
+			return f, err
+		}
+		if e != nil {
+			f.Effect = &e.Effect
+		}
 	}
 	if l.Mode == launch.Headless {
 		return f, nil

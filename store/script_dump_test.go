@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -45,13 +46,13 @@ type bench struct {
 	events  []store.Event // since the last take
 }
 
-func newBench(t testing.TB, path string) *bench {
+func newBench(path string) *bench {
 	b := &bench{path: path, clock: clock.NewManual(epoch), entropy: new(entropy)}
 	if path == "" {
 		b.engine = storetest.Memory()
 	}
 	if err := b.open(); err != nil {
-		t.Fatal(err)
+		panic(err) // a fault of the test
 	}
 	return b
 }
@@ -105,7 +106,7 @@ func (b *bench) dump() (dump, error) {
 		if d[t.Name] == nil {
 			d[t.Name] = map[string][]store.Value{}
 		}
-		d[t.Name][fmt.Sprint(v[:t.Key])] = v
+		d[t.Name][rowKey(v[:t.Key])] = v
 	}
 	for _, t := range store.Schema {
 		var err error
@@ -132,6 +133,14 @@ func (b *bench) dump() (dump, error) {
 		}
 	}
 	return d, nil
+}
+
+func rowKey(values []store.Value) string {
+	var b []byte
+	for _, v := range values {
+		b = strconv.AppendInt(append(append(append(b, v.Text...), 0), v.Blob...), v.Int, 10)
+	}
+	return string(b)
 }
 
 func column(s *sqlite.Stmt, i int) store.Value {

@@ -8,6 +8,7 @@ import (
 	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/engine/session/sessiontest"
 	"example.com/piworkflows/intents"
 	"example.com/piworkflows/intents/intentstest"
 	"example.com/piworkflows/launch"
@@ -43,6 +44,8 @@ func rowInvariants(a store.All) error {
 		errs = append(errs, i.Check(), intentstest.Resolution(i), intentstest.Identity(i))
 		if l := launches[i.Run]; l == nil || l.Mode != launch.Interactive || l.Session != i.Session {
 			bad("IntentOfSession", "%s belongs to no interactive run of its session", i.ID)
+		} else if i.Pending() && i.Facts.Handoff && l.Park != launch.ParkAttention {
+			bad("HandoffTakenBack", "%s is a hand-over and its run is %s", i.ID, l.State)
 		}
 	}
 	for id, l := range launches {
@@ -68,51 +71,28 @@ func recordStatus(s run.Status) launch.RecordStatus {
 	return launch.RecordFailed
 }
 
-// sessionInvariants: one unsent issue a subject and at most three issues; one
-// open turn a session, which its row names; passive messages own no turn; an
-// ended run has no open step turn and no unsent step message.
+// sessionInvariants checks each session with its messages.
 func sessionInvariants(a store.All, launches map[launch.RunID]*launch.Launch) error {
 	var errs []error
 	bad := func(format string, v ...any) { errs = append(errs, fmt.Errorf(format, v...)) }
-	unsent, issues, open := map[string]int{}, map[string]int{}, map[launch.SessionKey]string{}
-	owned := map[string]string{}
-	for i := range a.Messages {
-		m := &a.Messages[i]
-		issues[m.Subject]++
-		if m.State == session.Pending {
-			unsent[m.Subject]++
+	worlds := map[launch.SessionKey]*session.World{}
+	for _, s := range a.Sessions {
+		worlds[s.Key] = &session.World{Session: s}
+	}
+	for _, m := range a.Messages {
+		w := worlds[m.Session]
+		if w == nil {
+			bad("SessionOfMessage: %s belongs to no session", m.ID)
+			continue
 		}
-		if m.ID != session.MessageID(m.Subject, m.Issue) {
-			bad("MessageIdentity: %s is not issue %d of its subject", m.ID, m.Issue)
-		}
-		if unsent[m.Subject] > 1 || issues[m.Subject] > session.MaxIssues {
-			bad("OneUnsentIssue: subject %s has %d unsent of %d issues", m.Subject, unsent[m.Subject], issues[m.Subject])
-		}
-		if m.Turn.Open() {
-			if open[m.Session] != "" {
-				bad("OneOpenTurn: %s and %s have an open turn", open[m.Session], m.ID)
-			}
-			open[m.Session] = m.ID
-		}
+		w.Messages = append(w.Messages, m)
 		if m.Turn.Opened != 0 && !m.Kind.StartsTurn() {
 			bad("PassiveOwnsNoTurn: %s %s has a turn", m.Kind, m.ID)
 		}
-		if l := launches[m.Run]; l != nil && l.State.Terminal() && m.Kind.EndsWithRun() && (m.Turn.Open() || m.State == session.Pending) {
-			bad("EndedRunOwesNoPrompt: %s %s of an ended run is %s, its turn open: %v", m.Kind, m.ID, m.State, m.Turn.Open())
-		}
-		if (m.State == session.Pending || m.Attempt.Epoch != 0 || m.Turn.Open()) && !m.Watched {
-			bad("Watched: %s is %s with attempt %+v and is not watched", m.ID, m.State, m.Attempt)
-		}
-		if m.Turn.ID != "" && owned[string(m.Session)+m.Turn.ID] != "" {
-			bad("OneOwner: turn %s is owned twice", m.Turn.ID)
-		}
-		owned[string(m.Session)+m.Turn.ID] = m.ID
 	}
-	for i := range a.Sessions {
-		s := &a.Sessions[i]
-		if s.Open != open[s.Key] {
-			bad("OpenTurnNamed: session row names %q, open is %q", s.Open, open[s.Key])
-		}
+	ended := func(id launch.RunID) bool { return launches[id] != nil && launches[id].State.Terminal() }
+	for _, w := range worlds {
+		errs = append(errs, sessiontest.CheckRows(*w, ended))
 	}
 	// An eligible intent has a message that can serve it, or the coordinator
 	// would never be done with it.

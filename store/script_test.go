@@ -38,8 +38,8 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			onMemory, dumpMemory := s.run(t, newBench(t, ""))
-			onSQLite, dumpSQLite := s.run(t, newBench(t, fileIn(t)))
+			onMemory, dumpMemory := s.run(t, newBench(""))
+			onSQLite, dumpSQLite := s.run(t, newBench(fileIn(t)))
 			if d := lineDiff(onMemory, onSQLite); d != "" {
 				t.Fatalf("memory and SQLite print differently:\n%s", d)
 			}
@@ -135,7 +135,7 @@ func (s *script) run(t *testing.T, b *bench) (string, dump) {
 		printed, err := e.do(p.cmd)
 		var refused *launch.Refusal
 		if err != nil && !errors.As(err, &refused) {
-			t.Fatalf("%s: %v", p.text, err)
+			t.Fatalf("%s: %v\nafter\n%s", p.text, err, out.String()[max(0, out.Len()-3000):])
 		}
 		events := b.take()
 		after := must(b.dump())
@@ -143,6 +143,9 @@ func (s *script) run(t *testing.T, b *bench) (string, dump) {
 		fmt.Fprintf(&out, "%s\n----\n", p.text)
 		if refused != nil {
 			printed = refusal(refused)
+			if refused.Kind == launch.ErrInternal {
+				t.Errorf("%s: %v", p.text, err)
+			}
 			if changed := diffDumps(before, after); len(changed) > 0 || len(events) > 0 {
 				t.Errorf("%s: refused (%v) and changed %v", p.text, err, changed)
 			}

@@ -21,6 +21,7 @@ type host struct {
 	told  []string
 	fail  map[string]error // by report, once
 	conn  *conn
+	after func() // called after each report, before it is answered
 }
 
 func (h *host) connect(_ context.Context, hello delivery.Hello, s delivery.Session) (*conn, error) {
@@ -78,7 +79,11 @@ func (c *conn) report(what string) error {
 	if c.over() {
 		return launch.Refuse(launch.ErrStale, "an old connection")
 	}
-	return c.host.tell(what)
+	err := c.host.tell(what)
+	if c.host.after != nil {
+		c.host.after()
+	}
+	return err
 }
 
 func (c *conn) TurnStarted(_ context.Context, turn, message string) (delivery.Ownership, error) {

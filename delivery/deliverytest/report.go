@@ -132,6 +132,9 @@ func (p *Process) flush() {
 	defer func() { <-p.sender }()
 	for {
 		p.mu.Lock()
+		if p.link != nil && !p.link.live() { // the host ended it
+			p.unlink()
+		}
 		b, twice := p.link, p.faults.duplicate > 0
 		if b == nil || p.faults.delay {
 			p.mu.Unlock()
@@ -165,8 +168,6 @@ func (p *Process) flush() {
 		} else {
 			p.unlink()
 		}
-		stale := errors.Is(err, launch.ErrStale)
-		p.away = p.away || stale
 		p.file.note(func(j *journal) {
 			if err != nil {
 				j.faults = append(j.faults, err)

@@ -21,8 +21,11 @@ func TestReportsAreRepeated(t *testing.T) {
 	}{
 		{"nothing goes wrong", func(*deliverytest.Process, *host) {}, all},
 		{"the connection drops", func(p *deliverytest.Process, _ *host) { p.DropConnection() }, all},
+		{"the host closes the connection", func(_ *deliverytest.Process, h *host) { h.conn.Close() }, all},
 		{"the start fails", func(_ *deliverytest.Process, h *host) { h.fail[all[0]] = launch.ErrBusy }, all},
 		{"the end fails", func(_ *deliverytest.Process, h *host) { h.fail[all[1]] = errors.New("broken pipe") }, all},
+		{"the answer to the start is lost", func(p *deliverytest.Process, h *host) { h.after = p.DropConnection },
+			append([]string{all[0]}, all...)},
 		{"the end is refused", func(_ *deliverytest.Process, h *host) { h.fail[all[1]] = launch.ErrConflict },
 			[]string{all[0], all[2], all[3], all[4]}},
 		{"reports arrive twice", func(p *deliverytest.Process, _ *host) { p.DuplicateReports(2) },
@@ -36,6 +39,7 @@ func TestReportsAreRepeated(t *testing.T) {
 			tt.lose(p, h)
 			hold.Release()
 			p.Wait()
+			h.after = nil
 			must(t, p.Prompt("x"))
 			must(t, p.Connect(deliverytest.Via(h.connect)))
 			if d := cmp.Diff(tt.told, h.heard()); d != "" {
@@ -105,7 +109,8 @@ func TestTakeover(t *testing.T) {
 	p.DropConnection()
 	must(t, p.Connect(deliverytest.Via(h.connect))) // a reconnect fences nobody else
 	must(t, p.Connect(deliverytest.Via(h.connect))) // and connecting is idempotent
-	if h.epoch != 4 {
+	c.session.Fenced()                              // late, and not about the current connection
+	if h.epoch != 4 || !p.Connected() {
 		t.Errorf("epoch %d", h.epoch)
 	}
 }
@@ -163,6 +168,10 @@ func TestClone(t *testing.T) {
 	fork := p.Fork(p.Branch()[0].ID, "s3", "/s3.jsonl")
 	if len(fork.Entries()) != 0 || len(p.Branch()) != 1 {
 		t.Error("a fork without an assistant message is not on disk")
+	}
+	must(t, p.Prompt("y"))
+	if len(fork.Entries()) != 3 {
+		t.Error("the first answer writes what was there before")
 	}
 }
 

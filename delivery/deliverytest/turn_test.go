@@ -144,6 +144,24 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestAbortDropsInput: what was typed into an aborted run waits for nothing.
+func TestAbortDropsInput(t *testing.T) {
+	_, p, _, c := open(t, false, deliverytest.Options{})
+	hold := p.Hold(deliverytest.PointVisible)
+	send(t, c, c.message("m1"), delivery.Taken)
+	hold.Wait()
+	must(t, p.Type("x"))
+	if !look(t, c).Pending {
+		t.Error("queued text of the person is pending")
+	}
+	p.Escape()
+	hold.Release()
+	p.Wait()
+	if look(t, c).Pending {
+		t.Error("the text is dropped")
+	}
+}
+
 // TestAbortAtStart: an abort before the first request makes none.
 func TestAbortAtStart(t *testing.T) {
 	f, p, _, c := open(t, false, deliverytest.Options{})

@@ -109,6 +109,10 @@ type Effect struct {
 	Settled     launch.Time // when it became applied or rejected
 }
 
+// Observable reports whether the author's observer can still settle the effect,
+// so that a resumed run need not wait for a person's finding.
+func (e *Effect) Observable() bool { return !e.State.Final() && e.Policy == run.Observed }
+
 // Reservation is what a host asks for before an action's code starts.
 type Reservation struct {
 	Key         Key

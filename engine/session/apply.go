@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"slices"
 
 	"example.com/piworkflows/launch"
@@ -22,6 +21,7 @@ func Apply(w World, c Command, now launch.Now) (Change, error) {
 	if s.err != nil {
 		return Change{World: w}, s.err
 	}
+	s.watch()
 	if s.World.Session != w.Session {
 		s.World.Session.Updated = now.Wall
 	}
@@ -47,6 +47,27 @@ func (s *step) about(kind EventKind, m *Message, e Event) {
 	s.emit(e)
 }
 
+// issues calls f for each issue of a subject.
+func (s *step) issues(subject string, f func(*Message)) {
+	for i := range s.World.Messages {
+		if m := &s.World.Messages[i]; m.Subject == subject {
+			f(m)
+		}
+	}
+}
+
+// watch watches all issues of a subject while a report can change one of them
+// (rule session/watched).
+func (s *step) watch() {
+	for i := range s.World.Messages {
+		m := &s.World.Messages[i]
+		m.Watched = m.live()
+		if !m.Watched {
+			s.issues(m.Subject, func(o *Message) { m.Watched = m.Watched || o.live() })
+		}
+	}
+}
+
 // current refuses a caller of an older connection (rule session/epoch).
 func (s *step) current(epoch uint64) bool {
 	if epoch == s.sess().Epoch && s.sess().Connected() {
@@ -58,17 +79,19 @@ func (s *step) current(epoch uint64) bool {
 
 func (c Connect) apply(s *step) {
 	se := s.sess()
-	for field, v := range map[string]string{"host": c.Host, "process": c.Process} {
-		if s.err = launch.CheckKey(field, v); s.err != nil {
-			return
-		}
+	if s.err = launch.CheckKey("host", c.Host); s.err != nil {
+		return
 	}
-	if se.Process != "" && se.Process != c.Process {
+	if s.err = launch.CheckKey("process", c.Process); s.err != nil {
+		return
+	}
+	if se.Process != c.Process {
 		for i := range s.World.Messages {
 			if a := s.World.Messages[i].Attempt; a.Epoch != 0 && !a.Taken {
 				se.Quiet = max(se.Quiet, a.Deadline)
 			}
 		}
+		se.Active, se.Input = Active{}, false // the other process tells no more
 	}
 	se.Epoch++
 	se.Host, se.Process, se.Durable = c.Host, c.Process, c.Durable
@@ -79,10 +102,11 @@ func (c Connect) apply(s *step) {
 	s.emit(Event{Kind: EvConnected})
 }
 
-// forget drops what only a live connection knows.
+// forget drops what only a report on the live connection tells. What the agent
+// is doing stays: the same process repeats what was not confirmed.
 func (s *step) forget() {
 	se := s.sess()
-	se.Reported, se.Fresh, se.Idle, se.Pending, se.PendingSince, se.Input, se.Active = false, false, false, false, 0, false, Active{}
+	se.Reported, se.Fresh, se.Idle, se.Pending, se.PendingSince = false, false, false, false, 0
 }
 
 func (c Disconnect) apply(s *step) {
@@ -90,8 +114,11 @@ func (c Disconnect) apply(s *step) {
 		return
 	}
 	se := s.sess()
-	if c.Shutdown && se.Held && se.HeldEpoch == c.Epoch {
-		s.free("the session shut down")
+	if c.Shutdown {
+		if se.HeldEpoch == c.Epoch {
+			s.free("the session shut down")
+		}
+		se.Active, se.Input = Active{}, false
 	}
 	s.forget()
 	se.Host = ""
@@ -114,200 +141,13 @@ func (c Input) apply(s *step) {
 	se := s.sess()
 	se.Input, se.Fresh = true, false
 	se.HeldEpoch = 0 // user input after the abort: a later shutdown is no mere disconnect
-	if se.Active.Turn != "" {
-		se.Active.UserInput = true
-		if m := s.World.Message(se.Open); m != nil && se.Active.Message == m.ID {
-			m.Turn.UserInput = true
-		}
-		return
-	}
-	if !se.Pending {
+	if se.Active.Turn == "" {
 		se.Pending, se.PendingSince = true, s.now.Wall
-	}
-}
-
-func (c TurnStarted) apply(s *step) {
-	if !s.current(c.Epoch) {
 		return
 	}
-	if s.err = launch.CheckKey("turn", c.Turn); s.err != nil {
-		return
-	}
-	se := s.sess()
-	if se.Active.Turn == c.Turn { // a retry, or a repeated report
-		if m := s.World.Message(c.Message); m != nil && m.Turn.ID == c.Turn {
-			s.Own = Owned
-		}
-		return
-	}
-	se.Active = Active{Turn: c.Turn, UserInput: se.Input}
-	se.Idle, se.Pending, se.PendingSince, se.Fresh = false, false, 0, false
-	m := s.World.Message(c.Message)
-	switch {
-	case m == nil || !m.Kind.StartsTurn():
-		s.closeOpen(Lost, "another turn began")
-	case m.Turn.ID == c.Turn && m.Turn.Open(): // the same turn, on a new connection
-		s.Own, se.Active.Message = Owned, m.ID
-	case m.Turn.Opened != 0: // a message opens one turn
-		s.closeOpen(Lost, "another turn began")
-		s.Own = Settled
-	case c.Withdrawn || m.State == Cancelled:
-		s.closeOpen(Lost, "another turn began")
-		s.Abort = m.ID
-	default:
-		s.closeOpen(Lost, "another turn began")
-		m.Turn = Turn{ID: c.Turn, Opened: s.now.Wall, UserInput: se.Input}
-		se.Open, se.Active.Message = m.ID, m.ID
-		s.Own = Owned
-		s.about(EvTurnOpened, m, Event{Turn: c.Turn})
-	}
-}
-
-// closeOpen ends the open turn, if there is one.
-func (s *step) closeOpen(end End, why string) {
-	se := s.sess()
-	if se.Open == "" {
-		return
-	}
-	if m := s.World.Message(se.Open); m != nil && m.Turn.Open() {
-		s.closeTurn(m, end, why)
-	}
-	se.Open = ""
-}
-
-func (s *step) closeTurn(m *Message, end End, why string) {
-	m.Turn.Closed, m.Turn.End = s.now.Wall, end
-	s.about(EvTurnClosed, m, Event{Turn: m.Turn.ID, End: end, Reason: why})
-	if s.sess().Open == m.ID {
-		s.sess().Open = ""
-	}
-	if m.Durable {
-		m.Watched = false
-	}
-}
-
-func (c TurnSettled) apply(s *step) {
-	if !s.current(c.Epoch) {
-		return
-	}
-	if c.End != Completed && c.End != Aborted && c.End != Error {
-		s.refuse(launch.ErrInvalid, "a turn ends completed, aborted or with an error")
-		return
-	}
-	se := s.sess()
-	owner := s.turnOwner(c.Turn)
-	if se.Active.Turn != c.Turn {
-		// A repeated or late report. Matching repeats are adopted.
-		if owner != nil && owner.Turn.End != Lost && owner.Turn.End != c.End {
-			s.refuse(launch.ErrConflict, "the turn ended %s and is now reported as %s; repeat the first report or nothing", owner.Turn.End, c.End)
-		} else if owner != nil && owner.Turn.End == Lost {
-			s.about(EvLateEnd, owner, Event{Turn: c.Turn, End: c.End})
-		}
-		return
-	}
-	input := se.Active.UserInput
-	se.Active, se.Fresh = Active{}, false
-	if input {
-		se.Input = false
-	}
-	if owner != nil && owner.Turn.Open() {
-		s.closeTurn(owner, c.End, "settled")
-		if owner.Seen {
-			s.confirm(owner)
-		}
-	}
-	switch {
-	case c.End == Aborted && c.ByPerson:
-		if !se.Held {
-			s.emit(Event{Kind: EvHeld, Turn: c.Turn})
-		}
-		se.Held, se.HeldEpoch = true, c.Epoch
-	case input && c.End != Aborted:
-		s.free("user input settled")
-	}
-}
-
-func (s *step) turnOwner(turn string) *Message {
-	for i := range s.World.Messages {
-		if m := &s.World.Messages[i]; turn != "" && m.Turn.ID == turn {
-			return m
-		}
-	}
-	return nil
-}
-
-func (c CountStart) apply(s *step) {
-	if m := s.World.Message(s.sess().Open); m != nil {
-		m.Turn.Starts++
+	se.Active.UserInput = true
+	if m := s.World.Message(se.Active.Message); m != nil && m.Turn.Open() {
+		m.Turn.UserInput = true
 		m.Updated = s.now.Wall
 	}
-}
-
-func (c Queue) apply(s *step) {
-	m := c.Message
-	for i := range s.World.Messages {
-		if o := &s.World.Messages[i]; o.Subject == m.Subject && (o.State == Pending || o.State == Blocked) {
-			o.Eligible = m.Eligible
-			return
-		}
-	}
-	if !m.Kind.Valid() {
-		s.refuse(launch.ErrInternal, "message of no kind")
-		return
-	}
-	m.Issue = max(m.Issue, 1)
-	m.ID = MessageID(m.Subject, m.Issue)
-	m.Session, m.State, m.Watched = s.sess().Key, Pending, true
-	m.Created, m.Updated = s.now.Wall, s.now.Wall
-	s.World.Messages = append(s.World.Messages, m)
-	s.about(EvQueued, &s.World.Messages[len(s.World.Messages)-1], Event{})
-}
-
-func (c Cancel) apply(s *step) {
-	for i := range s.World.Messages {
-		if m := &s.World.Messages[i]; m.Subject == c.Subject {
-			s.cancel(m, c.Reason)
-		}
-	}
-}
-
-// cancel ends an unsent message. One that may be on its way stays watched.
-func (s *step) cancel(m *Message, why string) {
-	if m.State != Pending && m.State != Blocked {
-		return
-	}
-	m.State = Cancelled
-	m.Watched = m.Attempt.Epoch != 0
-	s.about(EvCancelled, m, Event{Reason: why})
-}
-
-func (c EndRun) apply(s *step) {
-	for i := range s.World.Messages {
-		m := &s.World.Messages[i]
-		if m.Run != c.Run || !m.Kind.EndsWithRun() {
-			continue
-		}
-		if m.Turn.Open() {
-			s.closeTurn(m, Lost, "the run ended")
-		}
-		s.cancel(m, "the run ended")
-	}
-}
-
-func (c Reopen) apply(s *step) {
-	m := s.World.Message(c.Message)
-	switch {
-	case m == nil:
-		s.refuse(launch.ErrNotFound, "no such message in this session; check the message id")
-	case m.State != Blocked:
-		s.refuse(launch.ErrNotAllowed, "the message is %s, not blocked; there is nothing to re-open", m.State)
-	default:
-		m.State, m.Refusals, m.Watched = Pending, 0, true
-		s.about(EvReopened, m, Event{})
-	}
-}
-
-// order is the order of delivery (rule session/order).
-func order(a, b *Message) int {
-	return cmp.Or(cmp.Compare(a.Eligible, b.Eligible), cmp.Compare(a.Intent, b.Intent), cmp.Compare(a.ID, b.ID))
 }

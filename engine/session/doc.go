@@ -10,16 +10,21 @@
 // # Rules
 //
 //   - session/epoch: a connection raises the epoch; older ones are refused
-//     everywhere.
+//     everywhere, but for answers, which need the attempt's token instead.
+//   - session/takeover: after another process took over, nothing is sent before
+//     the deadlines of unanswered attempts have passed.
 //   - session/first-report: nothing is sent before the branch was reported once
 //     on this connection, and only on a report made after the last attempt was
 //     answered.
-//   - session/free: a send needs a session that is idle with nothing pending, or
-//     idle with the same pending input for [PendingGrace].
+//   - session/free: a send needs a session that is connected, reported, not held,
+//     and idle with nothing pending, or idle with the same thing pending for
+//     [PendingGrace]. What pends is input, or the end of a turn that was not
+//     reported; the first report of a connection ends such a wait at once.
 //   - session/attempt: an attempt is recorded before the bridge is asked. A
-//     refusal settles only its own attempt. An unanswered one is settled by
-//     asking again with the same message id, or by a report of a free session,
-//     made after the attempt's deadline, that names the message as absent.
+//     refusal settles only an attempt that was asked once. Otherwise it is
+//     settled by a report that shows the message, or by one of a free session,
+//     asked for after the attempt's deadline, that names it as absent. Until then
+//     only the same message is asked for again.
 //   - session/order: one message at a time, in the order in which they became
 //     eligible, then by intent.
 //   - session/refusals: after [MaxRefusals] refusals other than "occupied", or
@@ -27,12 +32,23 @@
 //   - session/evidence: only the id on the session's branch makes a message sent,
 //     also after a cancel. A report says nothing about a message that it does
 //     not name, and absence of a pending message proves nothing.
-//   - session/issues: a sent message that later is absent from the branch is
-//     issued again under a new id while its subject is open, at most [MaxIssues]
-//     times.
+//   - session/confirm: a message that the branch shows is confirmed when its
+//     entry is on disk, its turn is over, or the bridge cannot tell.
+//   - session/issues: a sent message that is absent from the branch of a free
+//     session before it is confirmed is issued again under a new id, at most
+//     [MaxIssues] in all, unless its subject needs no message any more. A subject
+//     has at most one unsent issue, and none while the branch shows one.
+//   - session/watched: reports are asked about all issues of a subject while a
+//     report can still change one of them, and no longer.
 //   - session/turns: a turn belongs to the message that opened it, if that
-//     message may own it; a session has at most one open turn; it ends at
-//     settled, or by a report of a free session.
+//     message may own it: it starts turns, its subject needs it, and it opened
+//     none since it was sent. A session has at most one open turn; it ends at
+//     settled, when another begins, with its run, or by a report of a free
+//     session, which also records the turn of a message that it shows and that
+//     opened none. The first end stands; one that comes after a loss is recorded.
 //   - session/hold: an abort by the person holds the session until user input
-//     has settled or a person starts something; a shutdown right after lifts it.
+//     has settled or a person starts something. A shutdown on the same
+//     connection, with no user input between, lifts the hold that the abort began.
+//   - session/budget: what the model starts without a person is counted per turn
+//     and per chain of runs, and refused beyond the bounds of [Chain].
 package session

@@ -48,8 +48,8 @@ type Event struct {
 	Turn    string
 	End     End
 	Reason  string // bounded and safe
-	// Unanswered says that an earlier ask of the same message may still have
-	// been carried out.
+	// Unanswered says that an earlier ask of the same message, or another issue
+	// of its subject, may still have been carried out.
 	Unanswered bool
 }
 

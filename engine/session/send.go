@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 
 	"example.com/piworkflows/launch"
@@ -30,7 +31,7 @@ func (c Try) apply(s *step) {
 	if m == nil {
 		return
 	}
-	if m.Turn.End == Lost { // it left no trace, so its next send opens a turn anew
+	if m.Turn.Closed != 0 { // it left no trace, so its next send opens a turn anew
 		m.Turn = Turn{}
 	}
 	m.Attempts++
@@ -69,6 +70,11 @@ func (s *step) nextMessage(ready func(*Message) bool) *Message {
 	return slices.MinFunc(due, order)
 }
 
+// order is the order of delivery (rule session/order).
+func order(a, b *Message) int {
+	return cmp.Or(cmp.Compare(a.Eligible, b.Eligible), cmp.Compare(a.Intent, b.Intent), cmp.Compare(a.ID, b.ID))
+}
+
 func (c Answer) apply(s *step) {
 	m := s.World.Message(c.Message)
 	if m == nil {
@@ -85,150 +91,31 @@ func (c Answer) apply(s *step) {
 		m.Attempt.Taken = true
 		m.Updated = s.now.Wall
 	case Occupied, Refused:
+		if m.Attempt.Taken {
+			s.refuse(launch.ErrConflict, "the bridge has answered that it took the message; the first answer stands")
+			return
+		}
 		open := m.Attempt.First != m.Attempt.Token
-		if open { // an earlier ask of the same message is still unanswered
-			m.Attempt.Token = m.Attempt.First
+		if open { // an earlier ask may have been carried out; nobody answers this one again
+			m.Attempt.Token = launch.DigestOf(c.Token[:])
 		} else {
 			m.Attempt = Attempt{}
 		}
 		s.about(EvRefused, m, Event{Unanswered: open, Reason: launch.SafeText(c.Reason, 256)})
-		s.settled(m, c.Verdict == Refused)
+		if c.Verdict == Refused {
+			s.failed(m)
+		}
 	default:
 		s.refuse(launch.ErrInvalid, "a send is taken, present, occupied or refused")
 	}
 }
 
-// settled handles a message whose attempt came to nothing.
-func (s *step) settled(m *Message, counts bool) {
-	if m.State == Cancelled {
-		m.Watched = m.Attempt.Epoch != 0
+// failed counts an attempt that came to nothing (rule session/refusals).
+func (s *step) failed(m *Message) {
+	if m.State != Pending {
 		return
 	}
-	if counts {
-		m.Refusals++
-	}
-	if m.State == Pending && m.Refusals >= MaxRefusals {
+	if m.Refusals++; m.Refusals >= MaxRefusals {
 		s.block(m, "refused or lost too often")
-	}
-}
-
-func (s *step) block(m *Message, why string) {
-	m.State = Blocked
-	s.about(EvBlocked, m, Event{Reason: why})
-}
-
-func (c Report) apply(s *step) {
-	if !s.current(c.Epoch) {
-		return
-	}
-	if len(c.Evidence) > launch.MaxList {
-		s.refuse(launch.ErrInvalid, "the report answers about %d messages; the bound is %d", len(c.Evidence), launch.MaxList)
-		return
-	}
-	se := s.sess()
-	if c.Pending && !se.Pending {
-		se.PendingSince = s.now.Wall
-	} else if !c.Pending {
-		se.PendingSince = 0
-	}
-	se.Idle, se.Pending, se.Reported, se.Fresh = c.Idle, c.Pending, true, true
-	free := se.Free(s.now)
-	if c.Idle && !c.Pending && se.Active.Turn == "" && se.Input { // input that started no turn
-		se.Input = false
-		s.free("user input settled")
-	}
-	named := make(map[string]Evidence, len(c.Evidence))
-	for _, e := range c.Evidence {
-		named[e.Message] = e
-		if m := s.World.Message(e.Message); m != nil && e.Present {
-			s.present(m, e)
-		}
-	}
-	if free {
-		s.closeByReport(named)
-		for _, e := range c.Evidence {
-			if m := s.World.Message(e.Message); m != nil && !e.Present {
-				s.absent(m)
-			}
-		}
-	}
-}
-
-// present records that the branch shows a message (rule session/evidence).
-func (s *step) present(m *Message, e Evidence) {
-	m.Attempt = Attempt{}
-	if !m.Seen || m.State != Sent {
-		m.Seen, m.State = true, Sent
-		s.about(EvSent, m, Event{})
-		for i := range s.World.Messages { // any issue satisfies the subject
-			if o := &s.World.Messages[i]; o.Subject == m.Subject && o.ID != m.ID {
-				s.cancel(o, "another issue is on the branch")
-			}
-		}
-	}
-	if e.Durable || !s.sess().Durable || m.Turn.Closed != 0 || !m.Kind.StartsTurn() {
-		s.confirm(m)
-	}
-}
-
-func (s *step) confirm(m *Message) {
-	if m.Durable {
-		return
-	}
-	m.Durable = true
-	m.Watched = m.Turn.Open() || (m.Kind.StartsTurn() && m.Turn.Opened == 0)
-	s.about(EvConfirmed, m, Event{})
-}
-
-// closeByReport ends the open turn of a free session, and records the turn of
-// a message that the branch shows and that opened none.
-func (s *step) closeByReport(named map[string]Evidence) {
-	for i := range s.World.Messages {
-		m := &s.World.Messages[i]
-		e, ok := named[m.ID]
-		if !ok && !m.Turn.Open() {
-			continue
-		}
-		end, why := Lost, "the session is free and shows no reply"
-		if e.Present && e.Replied {
-			end, why = Completed, "the session is free and shows the reply"
-		}
-		switch {
-		case m.Turn.Open():
-			s.closeTurn(m, end, why)
-		case e.Present && m.Kind.StartsTurn() && m.Turn.Opened == 0:
-			m.Turn = Turn{ID: "seen:" + m.ID, Opened: s.now.Wall}
-			s.about(EvTurnOpened, m, Event{Turn: m.Turn.ID})
-			s.closeTurn(m, end, why)
-		}
-		if e.Present {
-			s.confirm(m)
-		}
-	}
-}
-
-// absent handles a message that a free session's branch does not show.
-func (s *step) absent(m *Message) {
-	switch {
-	case m.Attempt.Epoch != 0: // never seen: the attempt proves nothing before its deadline
-		if s.now.Passed(m.Attempt.Deadline) {
-			m.Attempt = Attempt{}
-			s.about(EvUncarried, m, Event{Reason: "the send left no trace"})
-			s.settled(m, true)
-		}
-	case m.State == Sent && !m.Durable: // seen once, lost since
-		m.Watched = false
-		if m.Issue >= MaxIssues {
-			s.about(EvUncarried, m, Event{Reason: "lost from the branch"})
-			m.Watched = true
-			s.block(m, "lost from the branch too often")
-			return
-		}
-		s.about(EvUncarried, m, Event{Reason: "lost from the branch"})
-		again := *m
-		Queue{Message{
-			Kind: again.Kind, Subject: again.Subject, Issue: again.Issue + 1, Run: again.Run, Intent: again.Intent,
-			Body: again.Body, Eligible: again.Eligible,
-		}}.apply(s)
 	}
 }

@@ -102,9 +102,10 @@ func (e End) String() string {
 	return [...]string{"none", "completed", "aborted", "error", "lost"}[min(int(e), 4)]
 }
 
-// MessageID returns the id of the n-th issue of a subject, n from 1.
+// MessageID returns the id of the n-th issue of a subject, n from 1: "message:"
+// and the lower-hex SHA-256 of n in decimal, a colon, and the subject.
 func MessageID(subject string, issue uint8) string {
-	sum := sha256.Sum256([]byte(strconv.Quote(subject) + "," + strconv.Itoa(int(issue))))
+	sum := sha256.Sum256([]byte(strconv.Itoa(int(issue)) + ":" + subject))
 	return "message:" + hex.EncodeToString(sum[:])
 }
 
@@ -121,15 +122,15 @@ type Attempt struct {
 
 // Message is one issue of a subject.
 type Message struct {
-	ID       string
-	Session  launch.SessionKey
-	Kind     Kind
-	Subject  string
-	Issue    uint8
-	Run      launch.RunID
-	Intent   string // the intent that it carries, or empty
-	State    State
-	Body     []byte // JSON; what was sent last or is to be sent
+	ID      string
+	Session launch.SessionKey
+	Kind    Kind
+	Subject string
+	Issue   uint8
+	Run     launch.RunID
+	Intent  string // the intent that it carries, or empty
+	State   State
+	Body    []byte // JSON; what was sent last or is to be sent
 	// Eligible is since when it may be sent: its place in the order. It becomes
 	// zero when its subject needs no message any more.
 	Eligible launch.Time
@@ -156,12 +157,10 @@ func (m *Message) live() bool {
 	switch {
 	case m.unsent() || m.Attempt.Epoch != 0 || m.Turn.Open():
 		return true
-	case m.State != Sent:
+	case m.State != Sent || !m.Seen: // of what is lost and needed another issue is live
 		return false
-	case m.Durable: // only its turn may be unknown
-		return m.Seen && m.Kind.StartsTurn() && m.Turn.Opened == 0
 	}
-	return m.Seen || m.Eligible != 0
+	return !m.Durable || m.Kind.StartsTurn() && m.Turn.Opened == 0
 }
 
 // Turn is the model turn that a message opened. The zero value means none.

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/intents"
@@ -16,6 +17,7 @@ type Facts struct {
 	Now      launch.Now
 	Launch   launch.Launch
 	Run      *run.Run         // nil before the run has a record
+	Effect   *effect.Effect   // of the node at which the run stands, or nil
 	Session  *session.Session // nil when headless
 	Messages []session.Message
 	Intents  []intents.Intent // pending
@@ -129,6 +131,8 @@ func waits(f *Facts) string {
 		return ""
 	case l.Paused || l.Park == launch.ParkPaused:
 		return "a person to resume it"
+	case !observable(f):
+		return "a person to find out whether the effect of node " + f.Run.Node + " happened, and to cancel the run"
 	case l.Park == launch.ParkAttention:
 		return "a person to resume, cancel or restart it (" + l.Attention.String() + ")"
 	case l.Park == launch.ParkWaiting:
@@ -176,6 +180,12 @@ func turn(f *Facts) (out, blocked string) {
 	return out, ""
 }
 
+// observable is false when the run stands at an effect that only a person can
+// settle.
+func observable(f *Facts) bool {
+	return f.Launch.Attention != launch.EffectAmbiguous || f.Effect != nil && f.Effect.Observable()
+}
+
 func recovery(f *Facts) string {
 	l := &f.Launch
 	switch {
@@ -199,7 +209,7 @@ func Actions(f Facts) []string {
 		{"pause", launch.PauseCommand{Actor: launch.Person}},
 		{"resume", launch.ResumeCommand{Actor: launch.Person}},
 	} {
-		if a.name == "resume" && l.Attention == launch.EffectAmbiguous || a.name == "pause" && l.Paused {
+		if a.name == "resume" && !observable(&f) || a.name == "pause" && l.Paused {
 			continue
 		}
 		if _, _, err := launch.Apply(*l, a.command, f.Now); err == nil {

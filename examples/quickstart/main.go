@@ -72,7 +72,7 @@ func boundaries() (all []string) {
 		times   int
 	}{
 		{"connect", 1}, {"start", 3}, {"claim", 3}, {"propose", 3}, {"try", 3}, {"answer", 3},
-		{"observe input", 2}, {"observe turnstarted", 5}, {"observe turnsettled", 5}, {"observe report", 5},
+		{"observe input", 2}, {"observe turnstarted", 5}, {"observe turnsettled", 4}, {"observe report", 5},
 	} {
 		for n := 1; n <= b.times; n++ {
 			all = append(all, fmt.Sprintf("before %s %d", b.command, n), fmt.Sprintf("after %s %d", b.command, n))

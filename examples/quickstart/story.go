@@ -60,6 +60,7 @@ func openStory(db string, crash *crasher) (_ *story, err error) {
 	}
 	s.rt, err = piworkflows.Open(piworkflows.Options{
 		Path: db, Workflows: []*engine.Workflow{first, second}, Observe: s.observe, Probe: crash.pass,
+		Lease: 2 * time.Second, Renew: 500 * time.Millisecond, // so that nobody waits long for a killed host
 	})
 	if err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (s *story) quiet(ctx context.Context, workflow string) (bool, error) {
 			return false, err
 		case v.Turn == "blocked":
 			return false, errors.New("a message is blocked: " + v.Blocked)
-		case v.Finished != "" && v.Turn == "" && v.Session == "idle":
+		case v.Finished != "" && v.Turn == "":
 			return v.Workflow == workflow && v.Status == view.Completed || v.Workflow == "deploy" && workflow == "report", nil
 		}
 		select {
