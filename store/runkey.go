@@ -33,12 +33,29 @@ func runKey(f *Fields, id *launch.RunID) {
 		f.next(Value{Kind: Blob, Blob: slot[:]})
 		return
 	}
-	v := f.next(Value{})
-	if v.Kind != Blob || len(v.Blob) != 16 {
+	if key := readRunKey(f); *id == "" {
+		*id = launch.RunID(key.String())
+	}
+}
+
+func readRunKey(f *Fields) (key ulid.ULID) {
+	if v := f.next(Value{}); v.Kind != Blob || copy(key[:], v.Blob) != len(key) || len(v.Blob) != len(key) {
 		f.bad("a run key")
+	}
+	return key
+}
+
+// launchKey visits the two columns that an id is made of. Reading keeps the
+// string that is set if it is that id.
+func launchKey(f *Fields, id *launch.RunID, workflow *string) {
+	if !f.reading {
+		runKey(f, id)
+		text(f, workflow)
 		return
 	}
-	if *id == "" {
-		*id = launch.RunID(ulid.ULID(v.Blob).String())
+	key := readRunKey(f)
+	text(f, workflow)
+	if set, ok := runBytes(*id); !ok || set != key || string(*id)[:len(*id)-len("-")-ulid.EncodedSize] != *workflow {
+		*id = launch.NewRunID(*workflow, key.String())
 	}
 }
