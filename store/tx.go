@@ -319,6 +319,11 @@ func (x *tx) world(k launch.SessionKey, named ...string) (session.World, error) 
 // apply applies a command to a session, keeps what it changed, and carries out
 // what follows.
 func (x *tx) apply(k launch.SessionKey, c session.Command, named ...string) (session.Change, error) {
+	if q, ok := c.(session.Queue); ok { // which looks at every issue of its subject
+		for issue := uint8(1); issue <= session.MaxIssues; issue++ {
+			named = append(named, session.MessageID(q.Message.Subject, issue))
+		}
+	}
 	w, err := x.world(k, named...)
 	if err != nil {
 		return session.Change{}, err
