@@ -59,7 +59,7 @@ func (x *tx) stream(key [16]byte, n uint64) *stream {
 // runEvent adds a fact to a run's stream.
 func (x *tx) runEvent(l *launchRow, e Event, state uint8, generation uint64, data []byte) {
 	l.Events++
-	key, _ := runBytes(l.ID)
+	key, _ := x.keys.get(l.ID)
 	x.stream(key, l.Events).add(e.Kind, state, generation, data)
 	e.Run, e.Session, e.N, e.At = l.ID, l.Session, l.Events, x.now.Wall
 	x.out = append(x.out, e)

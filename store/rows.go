@@ -127,6 +127,7 @@ type Fields struct {
 	i       int
 	keys    [2][16]byte // room for run keys, so that a visit allocates nothing
 	nkeys   int
+	run     keyOf
 }
 
 // Write sets f to the column values of row.

@@ -19,11 +19,26 @@ func runBytes(id launch.RunID) (key [16]byte, ok bool) {
 	return u, err == nil
 }
 
+// keyOf remembers the key of the run id that was asked last.
+type keyOf struct {
+	id  launch.RunID
+	key [16]byte
+	ok  bool
+}
+
+func (k *keyOf) get(id launch.RunID) (key [16]byte, ok bool) {
+	if id != k.id || id == "" {
+		k.id = id
+		k.key, k.ok = runBytes(id)
+	}
+	return k.key, k.ok
+}
+
 // runKey visits the key column of a row that belongs to a run. Reading keeps an
 // id that is already set and else yields the bare ULID.
 func runKey(f *Fields, id *launch.RunID) {
 	if !f.reading {
-		key, ok := runBytes(*id)
+		key, ok := f.run.get(*id)
 		if !ok {
 			key, _ = ulid.ParseStrict(string(*id))
 		}
@@ -55,7 +70,7 @@ func launchKey(f *Fields, id *launch.RunID, workflow *string) {
 	}
 	key := readRunKey(f)
 	text(f, workflow)
-	if set, ok := runBytes(*id); !ok || set != key || string(*id)[:len(*id)-len("-")-ulid.EncodedSize] != *workflow {
+	if set, ok := f.run.get(*id); !ok || set != key || string(*id)[:len(*id)-len("-")-ulid.EncodedSize] != *workflow {
 		*id = launch.NewRunID(*workflow, key.String())
 	}
 }

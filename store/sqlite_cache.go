@@ -25,6 +25,7 @@ type rowCache struct {
 
 type cachedRow struct {
 	used   uint64
+	hash   uint64 // of table and key
 	table  *Table
 	values []Value
 	raw    []byte // the bytes of values
@@ -40,18 +41,14 @@ func (c *rowCache) at(version int64) {
 	}
 }
 
-// place returns where the row whose key begins values is, or where it may go.
-func (c *rowCache) place(t *Table, values []Value) (row *cachedRow, found bool) {
-	h := uint64(t.id)
-	for i := range values[:t.Key] {
-		v := &values[i]
-		h = 31*h + uint64(v.Int) + maphash.String(c.seed, v.Text) + maphash.Bytes(c.seed, v.Blob)
-	}
+// place returns where the row whose key begins values, of that hash, is, or
+// where it may go.
+func (c *rowCache) place(h uint64, t *Table, values []Value) (row *cachedRow, found bool) {
 	set := &c.sets[h%cacheSets]
 	row = &set[0]
 	for i := range set {
 		r := &set[i]
-		if r.used > c.cleared && r.table == t && sameValues(r.values[:t.Key], values[:t.Key]) {
+		if r.hash == h && r.used > c.cleared && r.table == t && sameValues(r.values[:t.Key], values[:t.Key]) {
 			return r, true
 		}
 		if r.used < row.used {
@@ -61,13 +58,22 @@ func (c *rowCache) place(t *Table, values []Value) (row *cachedRow, found bool) 
 	return row, false
 }
 
+func (c *rowCache) hash(t *Table, values []Value) uint64 {
+	h := uint64(t.id)
+	for i := range values[:t.Key] {
+		v := &values[i]
+		h = 31*h + uint64(v.Int) + maphash.String(c.seed, v.Text) + maphash.Bytes(c.seed, v.Blob)
+	}
+	return h
+}
+
 // find returns the values of the row whose key begins values, or nil. They are
 // valid until the next call.
 func (c *rowCache) find(t *Table, values []Value) []Value {
 	if c == nil || !t.Cached {
 		return nil
 	}
-	row, found := c.place(t, values)
+	row, found := c.place(c.hash(t, values), t, values)
 	if !found {
 		return nil
 	}
@@ -82,7 +88,8 @@ func (c *rowCache) put(t *Table, values *[]Value) {
 	if c == nil || !t.Cached {
 		return
 	}
-	row, found := c.place(t, *values)
+	h := c.hash(t, *values)
+	row, found := c.place(h, t, *values)
 	if size(*values) > maxCachedBytes {
 		if found {
 			row.used = 0
@@ -90,7 +97,7 @@ func (c *rowCache) put(t *Table, values *[]Value) {
 		return
 	}
 	c.clock++
-	row.used, row.table = c.clock, t
+	row.used, row.hash, row.table = c.clock, h, t
 	row.values, *values = *values, row.values
 	row.raw = own(row.values, row.raw)
 }

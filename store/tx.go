@@ -27,7 +27,8 @@ type tx struct {
 	chains   kept[chainRow, *chainRow]
 	events   []stream
 	event    eventRow // the one that is being written
-	data     []byte   // of the fact that is being added
+	keys     keyOf
+	data     []byte // of the fact that is being added
 	out      []Event
 
 	listed map[launch.SessionKey]bool // sessions whose pending intents and watched messages are kept
@@ -161,7 +162,7 @@ var errNoRun = launch.Refuse(launch.ErrNotFound, "no such run; check the run id"
 
 // launch returns the launch with that id, or a refusal.
 func (x *tx) launch(id launch.RunID) (*launchRow, error) {
-	if _, ok := runBytes(id); !ok {
+	if _, ok := x.keys.get(id); !ok {
 		return nil, errNoRun
 	}
 	l, err := x.launches.load(x, launchRow{launch.Launch{ID: id}}, func(r *launchRow) bool { return r.ID == id })
