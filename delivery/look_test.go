@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,33 +159,37 @@ func TestOccupiedThenChanged(t *testing.T) {
 	bubble(t, func(b *bench) {
 		h := b.host()
 		s := &script{}
-		sends, verdict, noisy := 0, delivery.Occupied, false
+		var sends atomic.Int64
+		var free, noisy atomic.Bool
 		var c *delivery.Conn
 		s.send = func(context.Context, delivery.Message) (delivery.Answer, error) {
-			sends++
-			if noisy {
+			sends.Add(1)
+			if noisy.Load() {
 				c.Changed()
 			}
-			return delivery.Answer{Verdict: verdict}, nil
+			if free.Load() {
+				return delivery.Answer{Verdict: delivery.Taken}, nil
+			}
+			return delivery.Answer{Verdict: delivery.Occupied}, nil
 		}
 		c, pi := scripted(b, h, s)
 		h.start(pi, true).end(h, run.OK)
 		after(time.Hour)
-		before := sends
-		verdict, noisy = delivery.Occupied, true
+		before := sends.Load()
+		noisy.Store(true)
 		c.Changed()
 		after(time.Minute)
-		if n := sends - before; n == 0 || n > 300 {
+		if n := sends.Load() - before; n == 0 || n > 300 {
 			b.Errorf("%d sends in a minute", n)
 		}
-		noisy = false
+		noisy.Store(false)
 		after(time.Minute)
-		verdict = delivery.Taken
-		before = sends
+		free.Store(true)
+		before = sends.Load()
 		c.Changed()
 		after(time.Second)
-		if sends != before+1 {
-			b.Errorf("%d sends after the session changed", sends-before)
+		if n := sends.Load() - before; n != 1 {
+			b.Errorf("%d sends after the session changed", n)
 		}
 	})
 }
