@@ -70,8 +70,8 @@ func (b *chunkBody) check() error {
 }
 
 func (b *largeBody) check() error {
-	if b.Bytes <= MaxFrame || b.Bytes > MaxContent {
-		return invalid("bytes must be above %d and at most %d", MaxFrame, MaxContent)
+	if b.Bytes < MaxFrame || b.Bytes > MaxContent { // the line end is not counted
+		return invalid("bytes must be from %d to %d", MaxFrame, MaxContent)
 	}
 	return checkDigest(b.Digest)
 }
