@@ -10,6 +10,8 @@ import (
 // directory and sessions. It outlives the processes that use it.
 type Home struct {
 	Dir, Agent, Work, Sessions string
+
+	Tools bool // the model has Pi's own tools too
 }
 
 // NewHome makes a home below dir whose only model, mock/mock-1, is served at
@@ -52,12 +54,12 @@ func (h *Home) Env() []string {
 }
 
 // Args returns the arguments of Pi that keep everything out but the scripted
-// model and one extension. Without it extensions may be empty.
-func (h *Home) Args(extensions ...string) []string {
+// model and what further arguments name.
+func (h *Home) Args() []string {
 	args := []string{"--offline", "--model", "mock/mock-1", "--session-dir", h.Sessions,
-		"-ne", "-ns", "-np", "-nc", "--no-themes", "-na", "-nbt", "--no-mcp"}
-	for _, e := range extensions {
-		args = append(args, "-e", e)
+		"-ne", "-ns", "-np", "-nc", "--no-themes", "-na", "--no-mcp"}
+	if !h.Tools {
+		args = append(args, "-nbt")
 	}
 	return args
 }
