@@ -13,9 +13,10 @@
 // testdata/pi.
 //
 //   - pi/private: the directory can be entered and the socket opened by the owner
-//     alone, and a peer shows the token of this launch first, compared in
-//     constant time. The token is in the environment of Pi until the extension
-//     has read it, and nowhere else.
+//     alone, and a peer shows a random token first, compared in constant time. The
+//     token is in the environment of Pi until the extension has read it. It is
+//     made anew for each launch, or kept in a directory that the host names, for
+//     its own next launch.
 //   - pi/strict: a frame is one line of JSON of at most [MaxFrame] bytes, decoded
 //     strictly. A peer that breaks a rule loses its own connection, with a reason
 //     of at most 200 bytes that repeats nothing it said.

@@ -28,6 +28,7 @@ var extension []byte
 func Extension() []byte { return append([]byte(nil), extension...) }
 
 const (
+	tokenBytes   = 32
 	maxConns     = 4096
 	maxSocket    = 103              // bytes in a socket's path on every system
 	helloTimeout = 10 * time.Second // from connecting to the first frame
@@ -39,7 +40,9 @@ const (
 type Options struct {
 	// Dir is where the socket and the extension are put. It is made with mode
 	// 0700 when it is missing, and refused when others may enter it. Empty makes
-	// a private temporary one that Close removes.
+	// a private temporary one that Close removes. In a directory that is named
+	// the token is kept from one launch of the host to the next, so that a Pi
+	// that outlives its host connects to the next one.
 	Dir  string
 	Log  *slog.Logger // nil: nowhere
 	Host Host         // required
@@ -93,29 +96,55 @@ func Listen(o Options) (_ *Endpoint, err error) {
 			err = errors.Join(err, e.remove())
 		}
 	}()
-	token := make([]byte, 32)
-	if _, err = rand.Read(token); err != nil {
+	// Held from here on, so that no other endpoint has the directory.
+	if e.l, err = listen(e.socket()); err != nil {
 		return nil, err
 	}
-	e.token = hex.EncodeToString(token)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.l.Close())
+		}
+	}()
+	if e.token, err = e.readToken(); err != nil {
+		return nil, err
+	}
 	e.tokenID = sha256.Sum256([]byte(e.token))
 	// The tool is there before the first prompt, although the connection may not.
 	spec, err := json.Marshal(e.tool)
 	if err != nil {
 		return nil, invalid("Options.Host describes a tool that cannot be encoded")
 	}
-	if e.l, err = listen(e.socket()); err != nil {
-		return nil, err
-	}
 	for name, content := range map[string][]byte{e.ExtensionPath(): extension, filepath.Join(e.dir, "tool.json"): spec} {
 		if err = os.WriteFile(name, content, 0o600); err != nil {
-			return nil, errors.Join(err, e.l.Close())
+			return nil, err
 		}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.wg.Add(1)
 	go e.accept()
 	return e, nil
+}
+
+// readToken makes a random token. In a directory that outlives the endpoint it
+// is kept, so that a Pi that outlives its host finds the next one there.
+func (e *Endpoint) readToken() (string, error) {
+	path := filepath.Join(e.dir, "token")
+	if !e.own {
+		if old, err := os.ReadFile(path); err == nil && len(old) == hex.EncodedLen(tokenBytes) {
+			if _, err := hex.DecodeString(string(old)); err == nil {
+				return string(old), os.Chmod(path, 0o600)
+			}
+		}
+	}
+	random := make([]byte, tokenBytes)
+	if _, err := rand.Read(random); err != nil {
+		return "", err
+	}
+	token := hex.EncodeToString(random)
+	if e.own {
+		return token, nil
+	}
+	return token, errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(token), 0o600))
 }
 
 func privateDir(dir string) (_ string, own bool, err error) {
@@ -252,7 +281,7 @@ func (e *Endpoint) taken(k launch.SessionKey, key string, note bool) bool {
 }
 
 // Close ends every connection, waits until nothing runs any more, and removes
-// what Listen made. A second Close does nothing.
+// what Listen made, but for a token that is kept. A second Close does nothing.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	if e.closed {

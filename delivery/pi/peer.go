@@ -111,7 +111,7 @@ func (p *peer) hello(line []byte) error {
 	h, ok := b.(*helloBody)
 	switch { // who has no token is told nothing else
 	case !ok || !p.e.admits(h.Token):
-		return launch.Refuse(launch.ErrNotAllowed, "the first frame must be a hello with this launch's token")
+		return launch.Refuse(launch.ErrNotAllowed, "the first frame must be a hello with the token of this host")
 	case h.Version != Version:
 		return invalid("the protocol's version is %d here; use the extension that this host embeds", Version)
 	case err != nil:
