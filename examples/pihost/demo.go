@@ -4,15 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"example.com/piworkflows"
 	"example.com/piworkflows/delivery/pi"
 	"example.com/piworkflows/internal/pitest"
-	"example.com/piworkflows/launch"
 )
 
 // project is what the demonstration checks; vet finds the mistake.
@@ -28,7 +27,9 @@ func main() {
 // scripted is the model: it starts the check that it is asked for, and repairs
 // what the check finds.
 func scripted(_ context.Context, r pitest.Request) pitest.Reply {
-	call := func(tool, args string) pitest.Reply { return pitest.Reply{Calls: []pitest.Call{{Tool: tool, Args: args}}} }
+	call := func(tool, args string) pitest.Reply {
+		return pitest.Reply{Calls: []pitest.Call{{Tool: tool, Args: args}}}
+	}
 	failed := strings.Contains(r.Opener, "fmt.Printf")
 	switch {
 	case r.Opener == "Check the project, please." && r.Step == 1, failed && r.Step == 2:
@@ -46,10 +47,10 @@ func scripted(_ context.Context, r pitest.Request) pitest.Reply {
 
 // play shows a conversation in which a model starts a workflow, is told that
 // its run has failed, repairs the cause, and starts it again.
-func play(rt *piworkflows.Runtime, bridge *pi.Endpoint, dir string) error {
+func play(out io.Writer, bridge *pi.Endpoint, dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	fmt.Println("# Pi", pitest.Version, "is installed once, into your cache directory")
+	fmt.Fprintln(out, "# Pi", pitest.Version, "is installed once, into your cache directory")
 	installed, err := pitest.Install(ctx)
 	if err != nil {
 		return err
@@ -77,14 +78,14 @@ func play(rt *piworkflows.Runtime, bridge *pi.Endpoint, dir string) error {
 	if err := agent.Prompt(ctx, "Check the project, please.", "followUp"); err != nil {
 		return err
 	}
-	for turn, mark := 0, 0; turn < 3; mark++ { // the person's, and one for each run
-		e, err := agent.Wait(ctx, mark, "event", func(pitest.Event) bool { return true })
+	for turns, n := 0, 0; turns < 3; n++ { // the person's, and one for each run
+		e, err := agent.Wait(ctx, n, "end of the conversation", func(pitest.Event) bool { return true })
 		if err != nil {
 			return err
 		}
-		mark = show(agent, e, mark)
+		show(out, e)
 		if e.Type == "agent_settled" {
-			turn++
+			turns++
 		}
 	}
 	return agent.Terminate(ctx)

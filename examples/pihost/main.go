@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,13 +24,13 @@ func main() {
 	demo := flag.Bool("demo", false, "play a conversation with a scripted model: offline, without credentials")
 	db := flag.String("db", "", "keep the workflows in the file at `PATH`; default: in your configuration directory")
 	flag.Parse()
-	if err := run(*demo, *db, flag.Args()); err != nil {
+	if err := run(os.Stdout, *demo, *db, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "pihost:", err)
 		os.Exit(1)
 	}
 }
 
-func run(demo bool, db string, args []string) (err error) {
+func run(out io.Writer, demo bool, db string, args []string) (err error) {
 	dir, err := os.Getwd()
 	if demo {
 		if dir, err = os.MkdirTemp("", "pihost-"); err == nil {
@@ -62,11 +63,11 @@ func run(demo bool, db string, args []string) (err error) {
 	}
 	defer bridge.Close()
 	if demo {
-		return play(rt, bridge, dir)
+		return play(out, bridge, dir)
 	}
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // Pi's business; it ends, then this does
 	cmd := exec.Command("pi", append([]string{"-e", bridge.ExtensionPath()}, args...)...)
 	cmd.Env = append(os.Environ(), bridge.Env()...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, os.Stderr
 	return cmd.Run()
 }

@@ -39,6 +39,7 @@ func TestEscapeBeforeActivation(t *testing.T) {
 	w.runEvent(0, "launch.cancelled", run)
 	w.over(run)
 	w.turns(0)
+	w.event(0, "session.confirmed") // the notice, once the person's turn has lifted the hold
 	if n := w.host.count("launch.claimed"); n != 0 {
 		t.Errorf("the run was activated %d times", n)
 	}
@@ -107,7 +108,7 @@ func TestCancelCommand(t *testing.T) {
 	w.ok(term.See(w.ctx, run[len(run)-8:]))
 	w.ok(term.Press("Enter"))
 	w.runEvent(mark, "launch.cancelled", run)
-	w.event(mark, "session.sent") // the notice
+	w.event(mark, "session.confirmed") // the notice
 	mark = w.host.mark()
 	w.ok(term.Type("/quit"))
 	w.ok(term.Press("Enter"))
@@ -154,6 +155,7 @@ func TestShutdown(t *testing.T) {
 	w.ok(w.agent.Prompt(w.ctx, "/workflow cancel "+run, "followUp"))
 	w.runEvent(mark, "launch.cancelled", run)
 	w.over(run)
+	w.event(mark, "session.confirmed") // the notice
 	w.turns(0)
 	if got := w.end(0); len(got) > 0 {
 		t.Errorf("the intents are %q, want none", got)

@@ -9,14 +9,14 @@ import (
 )
 
 // stopper is an extension that holds Pi, and all that runs in it, at a named
-// event of the next workflow message.
+// event. Armed with "reload", it loads all extensions again when a turn has
+// settled.
 const stopper = `import fs from "node:fs";
 export default function (pi) {
   const dir = process.env.PITEST_STOPS;
+  const armed = () => { try { return fs.readFileSync(dir + "/arm", "utf8"); } catch { return ""; } };
   const stop = (name) => {
-    let armed = "";
-    try { armed = fs.readFileSync(dir + "/arm", "utf8"); } catch {}
-    if (armed !== name) return;
+    if (armed() !== name) return;
     fs.unlinkSync(dir + "/arm");
     fs.writeFileSync(dir + "/at", name);
     const fd = fs.openSync(dir + "/go", "r");
@@ -29,7 +29,12 @@ export default function (pi) {
   pi.on("message_end", (e) => { stop("message_end " + of(e.message)); });
   pi.on("context", () => { stop("context"); });
   pi.on("agent_end", () => { stop("agent_end"); });
-  pi.on("agent_settled", () => { stop("agent_settled"); });
+  pi.on("agent_settled", () => {
+    stop("agent_settled");
+    if (armed() !== "reload") return;
+    fs.unlinkSync(dir + "/arm");
+    pi.sendUserMessage("/reload-now", { expandPromptTemplates: true });
+  });
   pi.registerCommand("reload-now", { description: "reloads", handler: async (_, ctx) => { await ctx.reload(); } });
 }
 `

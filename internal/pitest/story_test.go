@@ -135,28 +135,54 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestReload: the extension is loaded again while its turn runs.
+// TestReload: Pi loads its extensions again while a turn runs, which it
+// refuses, and as soon as that turn has settled, while an intent waits.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	run := w.start("slow")
 	w.gate(0)
-	release := w.hold("message")
+	release := w.hold("chat")
 	mark, agent := w.host.mark(), w.agent.Mark()
+	w.ok(w.agent.Prompt(w.ctx, "chat", "followUp"))
+	w.asked("the chat", opened("chat"))
+	w.ok(w.agent.Prompt(w.ctx, "/reload-now", "followUp"))
+	_, err := w.agent.Wait(w.ctx, agent, "refusal", func(e pitest.Event) bool { return e.Type == "extension_error" })
+	w.ok(err)
+	w.ok(w.host.say("open"))
+	w.event(mark, "session.queued")
+	w.ok(w.stops.arm("reload"))
+	mark = w.host.mark()
+	release()
+	w.connected(mark)
+	w.over(run)
+	w.turns(1)
+	if n := w.host.count("session.turnOpened"); n != 1 {
+		t.Errorf("%d turns were opened, want 1", n)
+	}
+	if got, want := w.end(1), []string{run + " fallback"}; !slices.Equal(got, want) {
+		t.Errorf("the intents are %q, want %q", got, want)
+	}
+}
+
+// TestSwitch: the session is opened again, in the same process, while its
+// successor turn runs, which ends that turn.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	run := w.start("slow")
+	w.gate(0)
+	w.hold("message")
+	mark := w.host.mark()
 	w.ok(w.host.say("open"))
 	w.asked("the turn", byMessage)
 	w.event(mark, "session.turnOpened")
 	mark = w.host.mark()
-	w.ok(w.agent.Prompt(w.ctx, "/reload-now", "followUp"))
-	w.connected(mark)
-	release()
-	_, err := w.agent.Settled(w.ctx, agent)
+	_, err := w.agent.Do(w.ctx, "switch_session", map[string]any{"sessionPath": w.session})
 	w.ok(err)
+	w.connected(mark)
 	w.over(run)
-	w.ok(w.agent.Ask(w.ctx, "go on"))
-	if n := w.host.count("session.turnOpened"); n != 1 {
-		t.Errorf("%d turns were opened, want 1", n)
-	}
+	w.turns(1)
 	if got, want := w.end(1), []string{run + " fallback"}; !slices.Equal(got, want) {
 		t.Errorf("the intents are %q, want %q", got, want)
 	}
