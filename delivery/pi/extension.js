@@ -362,6 +362,7 @@ class Bridge {
     this.typed = 0; // when text was typed that has not begun a turn
     this.stopped = false; // the person stopped a turn, and the host may not know
     this.settling = false;
+    this.leaving = false; // the session shuts down
     this.tries = 0;
     this.run = ""; // for the footer
   }
@@ -577,7 +578,7 @@ class Bridge {
 
   // free is Pi's isIdle without the times in which a turn is about to start.
   free() {
-    return this.ctx.isIdle() && !this.settling && !this.turn?.started && !this.starting();
+    return this.ctx.isIdle() && !this.settling && !this.leaving && !this.turn?.started && !this.starting();
   }
 
   starting() {
@@ -725,6 +726,7 @@ class Bridge {
 
   async shutdown(reason) {
     const link = this.link;
+    this.leaving = true;
     if (link?.open && link.epoch) {
       const bye = async () => {
         await this.until(() => !link.open || this.reported(link), LEAVE_MS);
