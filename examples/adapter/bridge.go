@@ -99,7 +99,8 @@ func (l *link) Abort(_ context.Context, message string) error {
 func (l *link) Fenced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fenced, l.away = true, true
+	l.fenced = true
+	l.away = l.away || l.link == nil || l.link == l // a newer one of this process goes on
 }
 
 // stay keeps the process connected until it ends. Once fenced it waits for the
