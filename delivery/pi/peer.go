@@ -50,15 +50,15 @@ func (p *peer) serve() {
 	var wg sync.WaitGroup
 	wg.Go(p.write)
 	err := p.read()
-	if p.conn != nil {
-		p.conn.Close()
-	}
-	close(p.gone)
-	if err != nil {
+	if err != nil { // said before the host's end of the connection ends it without a word
 		p.log.Warn("a connection of Pi was ended", "session", string(p.key), "err", err)
 		p.bye(launch.SafeText(err.Error(), maxReason))
 	} else {
 		p.finish()
+	}
+	close(p.gone)
+	if p.conn != nil {
+		p.conn.Close()
 	}
 	wg.Wait()
 }
