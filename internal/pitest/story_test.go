@@ -2,6 +2,7 @@ package pitest_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +77,20 @@ func TestRunFails(t *testing.T) {
 	w := newWorld(t, nil)
 	run := w.start("broken")
 	w.gate(0)
-	release := w.hold("chat")
+	c := make(chan struct{})
+	w.on("chat", func(ctx context.Context, r pitest.Request) pitest.Reply {
+		switch {
+		case r.Step == 1: // until the run has failed
+			select {
+			case <-c:
+			case <-ctx.Done():
+			}
+			fallthrough
+		case r.Step < 6: // then there is time for who would send now
+			return pitest.Reply{Calls: []pitest.Call{{Tool: "workflow", Args: `{"action":"status"}`}}}
+		}
+		return pitest.Reply{Text: "It has failed."}
+	})
 	mark := w.agent.Mark()
 	w.ok(w.agent.Prompt(w.ctx, "chat", "followUp"))
 	w.asked("the chat", opened("chat"))
@@ -86,11 +100,18 @@ func TestRunFails(t *testing.T) {
 	if n := w.provider.Opened(about.MatchString); n != 0 {
 		t.Errorf("%d turns were opened while the chat ran", n)
 	}
-	release()
+	close(c)
 	_, err := w.agent.Settled(w.ctx, mark)
 	w.ok(err)
 	w.over(run)
 	w.ok(w.agent.Ask(w.ctx, "go on"))
+	settled := false // since the chat
+	for _, e := range w.agent.Events()[mark:] {
+		settled = settled || e.Type == "agent_settled"
+		if custom(e) && !settled {
+			t.Error("the message was sent into the chat's turn")
+		}
+	}
 	got := w.asked("the failure", byMessage)
 	if !strings.Contains(got.Opener, "broken failed") || !strings.Contains(got.Opener, run) {
 		t.Errorf("the turn is about %q", got.Opener)
@@ -101,6 +122,11 @@ func TestRunFails(t *testing.T) {
 	if got, want := w.end(1), []string{run + " fallback"}; !slices.Equal(got, want) {
 		t.Errorf("the intents are %q, want %q", got, want)
 	}
+}
+
+// custom reports whether a custom message was appended.
+func custom(e pitest.Event) bool {
+	return e.Type == "message_end" && strings.Contains(string(e.Raw), `"role":"custom"`)
 }
 
 // TestRetry: errors of the provider that Pi retries are one turn, which is over
@@ -236,7 +262,7 @@ func TestSecondProcess(t *testing.T) {
 	mark := w.host.mark()
 	first, second := w.agent, w.newPi()
 	w.connected(mark)
-	mark = w.host.mark()
+
 	w.ok(w.host.say("open"))
 	w.over(run)
 	w.agent = second
@@ -245,7 +271,7 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("%d connections, want 2: the fenced one has to stay away", n)
 	}
 	for _, e := range first.Events() {
-		if e.Type == "message_end" && strings.Contains(string(e.Raw), `"role":"custom"`) {
+		if custom(e) {
 			t.Errorf("the fenced process got %s", e.Raw)
 		}
 	}
@@ -256,27 +282,34 @@ func TestSecondProcess(t *testing.T) {
 }
 
 // TestChat: what a person or the model says is never taken for workflow work,
-// whatever it quotes.
+// also when it quotes the very message that is about to be sent.
 func TestChat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	run := w.start("slow")
 	w.gate(0)
+	release := w.hold("chat")
+	mark := w.agent.Mark()
+	w.ok(w.agent.Prompt(w.ctx, "chat", "followUp"))
+	w.asked("the chat", opened("chat"))
 	w.ok(w.host.say("open"))
-	w.over(run)
-	all, err := pitest.File(w.session)
-	w.ok(err)
-	i := slices.IndexFunc(all, func(e pitest.Entry) bool { return e.MessageID() != "" })
-	if i < 0 {
-		t.Fatal("no workflow message in the file")
-	}
-	quote := "Look: " + string(all[i].Details) + " " + all[i].Text() + ` {"customType":"` + all[i].CustomType + `"}`
+	queued := w.event(0, "session.queued")
+	quote := fmt.Sprintf(`Look: {"customType":"pi-workflows-deferred-turn","details":{"messageId":%q,"turnIntentId":%q}}`, queued.Msg, queued.Intent)
 	w.on(quote, func(context.Context, pitest.Request) pitest.Reply { return pitest.Reply{Text: quote} })
+	w.ok(w.agent.Prompt(w.ctx, quote, "followUp"))
+	release()
+	_, err := w.agent.Settled(w.ctx, mark)
+	w.ok(err)
+	w.over(run)
+	w.turns(1)
+	if n := w.provider.Opened(func(o string) bool { return o == quote }); n != 1 {
+		t.Errorf("the quote opened %d turns, want 1", n)
+	}
 	sent, turns := w.host.count("session.sent"), w.host.count("session.turnOpened")
 	w.ok(w.agent.Ask(w.ctx, quote))
 	w.ok(w.agent.Ask(w.ctx, "go on"))
-	if s, n := w.host.count("session.sent"), w.host.count("session.turnOpened"); s != sent || n != turns {
-		t.Errorf("%d messages and %d turns more after chat", s-sent, n-turns)
+	if s, n := w.host.count("session.sent"), w.host.count("session.turnOpened"); sent != 1 || s != 1 || turns != 1 || n != 1 {
+		t.Errorf("%d messages and %d turns, then %d and %d after more chat, want 1 always", sent, turns, s, n)
 	}
 	if got, want := w.end(1), []string{run + " fallback"}; !slices.Equal(got, want) {
 		t.Errorf("the intents are %q, want %q", got, want)
