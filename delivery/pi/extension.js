@@ -428,7 +428,7 @@ class Bridge {
   closed(link) {
     if (this.link !== link) return;
     this.link = undefined;
-    if (Date.now() - link.since > 5_000 && link.ready) this.tries = 0;
+    if (Date.now() - link.since > 1_000 && link.ready) this.tries = 0;
     this.wake();
     this.status();
     if (!this.session || this.away) return;
@@ -684,7 +684,7 @@ class Bridge {
     setImmediate(() => {
       this.settling = false;
       this.changed("settled");
-      void this.refresh();
+      this.refresh().catch(() => {}); // it is only shown
     });
     if (!t?.started) return;
     const aborted = event.aborted ?? t.stop === "aborted";
@@ -834,8 +834,9 @@ class Bridge {
 
   // refresh shows how the session's run stands, after a turn.
   async refresh() {
-    if (!this.run || / (completed|failed|timed_out|cancelled)$/.test(this.run) || !this.link?.ready || this.out.length > 0) return;
-    await this.tool({ action: "status" }, "", false).catch(() => {});
+    if (!this.run || / (completed|failed|timed_out|cancelled)$/.test(this.run)) return;
+    if (!(await this.until(() => this.link && this.reported(this.link), CONNECT_MS))) return;
+    await this.tool({ action: "status" }, "", false);
   }
 
   status(text) {

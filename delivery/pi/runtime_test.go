@@ -18,8 +18,8 @@ type topic struct {
 	Topic string `json:"topic,omitempty"`
 }
 
-// openRuntime opens a host with one small workflow and an endpoint.
-func openRuntime(t *testing.T) (*piworkflows.Runtime, *Endpoint) {
+// openRuntime opens a host with one small workflow.
+func openRuntime(t *testing.T) *piworkflows.Runtime {
 	t.Helper()
 	w := engine.New[topic]("greet", "1")
 	engine.Compute(w, "say", w.Input(), func(_ context.Context, in topic) (string, error) { return "hello " + in.Topic, nil })
@@ -38,7 +38,7 @@ func openRuntime(t *testing.T) (*piworkflows.Runtime, *Endpoint) {
 			t.Error(err)
 		}
 	})
-	return rt, open(t, Options{Host: ForRuntime(rt)})
+	return rt
 }
 
 // bot is a session whose model says nothing: it answers what the host asks.
@@ -149,7 +149,8 @@ func (b *bot) call(key, args string) *toolResultBody {
 
 // A start made in a turn runs after it, and the session gets one turn about it.
 func TestStory(t *testing.T) {
-	rt, e := openRuntime(t)
+	rt := openRuntime(t)
+	e := open(t, Options{Host: ForRuntime(rt)})
 	b := newBot(t, e, "s")
 	b.set(true)
 
@@ -199,7 +200,7 @@ func TestStory(t *testing.T) {
 // The arguments are judged by the tool: what no frame may hold is an answer to
 // the model, not the end of the connection.
 func TestBadArguments(t *testing.T) {
-	_, e := openRuntime(t)
+	e := open(t, Options{Host: ForRuntime(openRuntime(t))})
 	b := newBot(t, e, "s")
 	for _, args := range []string{"", "{", `{"action":"start","x":1}`, `{"action":"dance"}`, strings.Repeat("[", 100), `{"action":"\ud800"}`} {
 		if r := b.call("k", args); !r.IsError || !strings.Contains(r.Text, "invalid input") {
