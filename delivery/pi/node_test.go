@@ -113,7 +113,7 @@ func TestExtensionWithHost(t *testing.T) {
 		},
 	}
 	node(t, "host.mjs", func(dir string) []string {
-		stop := make(chan struct{})
+		env, stop := e.Env(), make(chan struct{})
 		var wg sync.WaitGroup
 		t.Cleanup(func() { close(stop); wg.Wait() })
 		wg.Go(func() { // the script asks by files
@@ -134,6 +134,6 @@ func TestExtensionWithHost(t *testing.T) {
 				}
 			}
 		})
-		return e.Env()
+		return env
 	})
 }
