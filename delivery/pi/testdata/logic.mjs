@@ -151,9 +151,11 @@ const verdict = ({ b, link }, more) => b.send(link, m(more)).verdict;
 }
 {
   const w = bridge(); // a provider error, and a retry that repeats agent_start
-  w.pi.model = async () => ({ text: "", stop: "error" });
+  w.pi.model = async () => (await w.pi.emit("agent_start"), { text: "", stop: "error" });
   await w.pi.prompt("hi");
-  const { turn } = w.b.out.find((r) => r.kind === "turnStarted").body;
+  const starts = w.b.out.filter((r) => r.kind === "turnStarted").map((r) => r.body.turn);
+  const turn = starts[0];
+  assert.deepEqual(starts, [turn, turn], "the same turn again");
   const end = w.b.out.at(-1).body;
   assert.deepEqual([end.turn, end.end, end.byPerson], [turn, "error", false]);
 }
