@@ -11,7 +11,7 @@ import (
 	"example.com/piworkflows/store"
 )
 
-// Options of a host. Path and at least one workflow are what a host sets;
+// Options of a host. Path and Workflows are what a host sets;
 // everything else has a working default.
 type Options struct {
 	// Path of the SQLite file, on a local disk. It is created when missing,
@@ -27,7 +27,8 @@ type Options struct {
 	// 1000; 0 means 4. Waiting runs need none.
 	Capacity int
 	// Lease is for how long a claim lasts without renewal, and Renew how often
-	// it is renewed; 0 means 30 s and 10 s. Renew is at most half of Lease.
+	// it is renewed; 0 means 30 s and 10 s, or a third of a shorter lease. Renew is
+	// less than half of Lease.
 	Lease, Renew time.Duration
 	// BusyTimeout is how long a command waits for another process's lock unless
 	// its context ends earlier; 0 means 10 s.

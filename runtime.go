@@ -263,6 +263,9 @@ func (r *Runtime) Status(ctx context.Context, id launch.RunID) (view.View, error
 // SessionRun returns the run that a session shows: its live one, else the one
 // that was started last; empty when it never had one.
 func (r *Runtime) SessionRun(ctx context.Context, k launch.SessionKey) (launch.RunID, error) {
+	if err := launch.CheckSessionKey(k); err != nil {
+		return "", err
+	}
 	return r.store.Displayed(ctx, k)
 }
 

@@ -93,7 +93,7 @@ var toolActions = []struct {
 func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
 	var args toolArgs
 	if err := canon.Decode(call.Args, launch.MaxInput+launch.MaxOptions, "arguments", &args); err != nil {
-		return failed(args.Action, err)
+		return failed("", err)
 	}
 	for _, a := range toolActions {
 		if a.name != args.Action {
@@ -109,9 +109,11 @@ func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
 		}
 		return ToolResult{Text: text, Details: raw}
 	}
-	return failed(args.Action, launch.Refuse(launch.ErrInvalid, "action must be one of list, start, status, cancel"))
+	return failed("", launch.Refuse(launch.ErrInvalid, "action must be one of list, start, status, cancel"))
 }
 
+// failed is the result of a call that came to nothing; action is one of the
+// known ones, or empty, and so never what somebody made up.
 func failed(action string, err error) ToolResult {
 	kind, retry := launch.ErrInternal, false
 	var r *launch.Refusal

@@ -8,12 +8,13 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// Session is what a bridge implements for one connected conversation. The
-// coordinator calls one method at a time, each from one goroutine per
-// connection, and gives every call a context that ends with the connection.
+// Session is what a bridge implements for one connected conversation. Look, Send
+// and Abort are called one at a time, with a context that ends with the
+// connection; Fenced may come at any time, also from inside a method of [Conn].
 //
 // Whatever the bridge hands over, reports through [Conn] and answers of Look
-// alike, it hands over in the order in which it was observed.
+// alike, it hands over in the order in which it was observed. It does not call
+// [Conn.Changed] from inside Look.
 type Session interface {
 	// Look reports whether the session is idle and whether input waits in it,
 	// and says of each named message whether the active branch shows it. It

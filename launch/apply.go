@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -123,7 +124,7 @@ func (s *step) in(states ...State) bool {
 			return true
 		}
 	}
-	s.refuse(ErrNotAllowed, "run %s is %s; %s needs %v", s.l.ID, s.l.State, s.by, states)
+	s.refuse(ErrNotAllowed, "run %s is %s; %s needs %v", s.l.ID, s.l.State, s.by, slices.Clone(states))
 	return false
 }
 

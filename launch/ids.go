@@ -47,7 +47,7 @@ func (id RunID) Split() (workflow, ulid string, ok bool) {
 		return "", "", false
 	}
 	for i := range len(ulid) {
-		if strings.IndexByte("0123456789ABCDEFGHJKMNPQRSTVWXYZ", ulid[i]) < 0 {
+		if c := ulid[i]; (c < '0' || c > '9') && (c < 'A' || c > 'Z' || c == 'I' || c == 'L' || c == 'O' || c == 'U') {
 			return "", "", false
 		}
 	}

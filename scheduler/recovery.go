@@ -22,6 +22,12 @@ func (s *Scheduler) scan() {
 	l := &s.loop
 	l.expiry, l.full = 0, false
 	wall, now := s.clock.Now()
+	kept := 0 // claims that are not lost
+	for i := range all {
+		if h := mine[all[i].Run]; h != nil || !all[i].Claim.Expired(launch.Now{Wall: wall}) {
+			kept++
+		}
+	}
 	for i := range all {
 		w := &all[i]
 		if h := mine[w.Run]; h != nil && h.auth.Generation == w.Generation {
@@ -29,7 +35,7 @@ func (s *Scheduler) scan() {
 			continue
 		}
 		if w.Claim.Expired(launch.Now{Wall: wall}) {
-			s.recover(w)
+			s.recover(w, kept < s.o.Capacity)
 			continue
 		}
 		if ends := now.Add(max(w.Due.Sub(wall), time.Millisecond)); l.expiry == 0 || ends < l.expiry {
@@ -47,8 +53,10 @@ func (s *Scheduler) scan() {
 }
 
 // recover takes a lost claim over, or gives the run back to its owner. Both look
-// at the claim again in their write.
-func (s *Scheduler) recover(w *store.Work) {
+// at the claim again in their write. When the slots of the file are taken by
+// lost claims alone, as after a host that respected more of them, the run is
+// given back too, which frees its slot.
+func (s *Scheduler) recover(w *store.Work, lostAlone bool) {
 	l := &s.loop
 	wf, ok := s.owned(w)
 	if _, connected := s.connected()[w.Session]; ok && (w.Mode == launch.Headless || connected) {
@@ -59,10 +67,10 @@ func (s *Scheduler) recover(w *store.Work) {
 		switch err := s.claim(*w, wf, true); {
 		case err == nil:
 			return
-		case isKind(err, launch.ErrFull):
+		case isKind(err, launch.ErrFull) && !lostAlone:
 			l.full = true
 			return
-		case !isKind(err, launch.ErrNotAllowed):
+		case !isKind(err, launch.ErrNotAllowed) && !isKind(err, launch.ErrFull):
 			s.refused(w.Run, err)
 			return
 		}

@@ -24,27 +24,33 @@ func lifecycle(ctx context.Context, s *store.Store, token launch.Digest) error {
 	if err != nil {
 		return err
 	}
-	digest := launch.Digest{1}
-	started, err := store.Do(ctx, s, store.Start{Request: launch.Request{
-		ID: launch.NewRunID("bench", id), Workflow: "bench", Source: "bench", Digest: digest, Mode: launch.Headless,
-		Input: []byte(`{"n":1}`), Actor: launch.Host,
-	}})
-	if err != nil {
-		return err
-	}
-	claimed, err := store.Do(ctx, s, store.Claim{Run: started.Run, Runner: "bench", Token: token, Lease: launch.DefaultLease,
-		Digest: digest, Source: "bench", Plan: benchPlan, Capacity: 1000, Begin: true})
+	started, generation, err := begun(ctx, s, id, token)
 	if err != nil {
 		return err
 	}
 	next, err := store.Do(ctx, s, store.Propose{
-		Run: started.Run, Authority: launch.Authority{Runner: "bench", Token: token, Generation: claimed.Generation},
+		Run: started, Authority: launch.Authority{Runner: "bench", Token: token, Generation: generation},
 		Plan: benchPlan, Node: "only", Visit: 1, Attempt: 1, Outcome: run.OK, Output: []byte(`1`),
 	})
 	if err == nil && !next.Ended {
 		err = fmt.Errorf("the run did not end: %+v", next)
 	}
 	return err
+}
+
+// begun takes a headless run from nothing to running.
+func begun(ctx context.Context, s *store.Store, id string, token launch.Digest) (launch.RunID, uint64, error) {
+	digest := launch.Digest{1}
+	started, err := store.Do(ctx, s, store.Start{Request: launch.Request{
+		ID: launch.NewRunID("bench", id), Workflow: "bench", Source: "bench", Digest: digest, Mode: launch.Headless,
+		Input: []byte(`{"n":1}`), Actor: launch.Host,
+	}})
+	if err != nil {
+		return "", 0, err
+	}
+	claimed, err := store.Do(ctx, s, store.Claim{Run: started.Run, Runner: "bench", Token: token, Lease: launch.DefaultLease,
+		Digest: digest, Source: "bench", Plan: benchPlan, Capacity: 2000, Begin: true})
+	return started.Run, claimed.Generation, err
 }
 
 func storeArm(callers int) yardstick.Arm {

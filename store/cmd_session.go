@@ -119,7 +119,8 @@ func (c Try) run(x *tx) (Send, error) {
 			return Send{}, err
 		}
 	}
-	send := Send{Message: &row.Message}
+	m := row.Message
+	send := Send{Message: &m}
 	for issue := uint8(1); issue <= session.MaxIssues; issue++ {
 		if id := session.MessageID(row.Subject, issue); id != row.ID {
 			send.Others = append(send.Others, id)

@@ -45,14 +45,21 @@ func (x *tx) stream(key [16]byte, n uint64) *stream {
 			return &x.events[i]
 		}
 	}
-	x.events = append(x.events, stream{key: key, first: n})
-	return &x.events[len(x.events)-1]
+	i := len(x.events)
+	if i < cap(x.events) {
+		x.events = x.events[:i+1]
+	} else {
+		x.events = append(x.events, stream{})
+	}
+	s := &x.events[i]
+	s.key, s.first, s.facts = key, n, s.facts[:0] // the memory of an earlier command
+	return s
 }
 
 // runEvent adds a fact to a run's stream.
 func (x *tx) runEvent(l *launchRow, e Event, state uint8, generation uint64, data []byte) {
 	l.Events++
-	key, _ := runBytes(l.ID)
+	key, _ := x.keys.get(l.ID)
 	x.stream(key, l.Events).add(e.Kind, state, generation, data)
 	e.Run, e.Session, e.N, e.At = l.ID, l.Session, l.Events, x.now.Wall
 	x.out = append(x.out, e)
@@ -67,13 +74,33 @@ func (x *tx) sessionEvent(s *sessionRow, e Event, state uint8, data []byte) {
 }
 
 // launchData is the JSON of a launch's event beyond kind, state and generation.
-type launchData struct {
-	Runner    string `json:"runner,omitempty"`
-	Actor     string `json:"actor,omitempty"`
-	Park      string `json:"park,omitempty"`
-	Attention string `json:"attention,omitempty"`
-	Code      string `json:"code,omitempty"`
-	ToolCall  string `json:"toolCall,omitempty"`
+type launchData struct{ Runner, Actor, Park, Attention, Code, ToolCall string }
+
+// append adds the object without its empty members, or nothing.
+func (d *launchData) append(b []byte) []byte {
+	sep := byte('{')
+	for _, m := range [...]struct{ name, value string }{
+		{"runner", d.Runner}, {"actor", d.Actor}, {"park", d.Park}, {"attention", d.Attention}, {"code", d.Code}, {"toolCall", d.ToolCall},
+	} {
+		if m.value != "" {
+			b = append(append(append(b, sep, '"'), m.name...), '"', ':')
+			b, sep = appendJSON(b, m.value), ','
+		}
+	}
+	if sep == '{' {
+		return b
+	}
+	return append(b, '}')
+}
+
+// appendJSON adds s as a JSON string.
+func appendJSON(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return append(b, encode(s)...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 func encode(v any) []byte {
@@ -93,10 +120,7 @@ func name0(set bool, s interface{ String() string }) string {
 
 func (x *tx) launchEvent(l *launchRow, e launch.Event, toolCall string) {
 	d := launchData{Runner: e.Runner, Actor: name0(e.Actor != 0, e.Actor), Park: e.Park.String(), Attention: e.Attention.String(), Code: string(e.Code), ToolCall: toolCall}
-	var data []byte
-	if d != (launchData{}) {
-		data = encode(d)
-	}
+	x.data = d.append(x.data[:0])
 	why := d.Park
 	switch {
 	case e.Code != "":
@@ -110,12 +134,12 @@ func (x *tx) launchEvent(l *launchRow, e launch.Event, toolCall string) {
 	if e.From != 0 {
 		from = e.From.String()
 	}
-	x.runEvent(l, Event{Kind: "launch." + e.Kind.String(), From: from, To: e.To.String(), Why: why, Launch: e.Kind}, uint8(e.To), e.Generation, data)
+	x.runEvent(l, Event{Kind: "launch." + e.Kind.String(), From: from, To: e.To.String(), Why: why, Launch: e.Kind}, uint8(e.To), e.Generation, x.data)
 }
 
-// nodeData is the JSON of a fact about a node or its effect.
-func nodeData(node string, visit, attempt uint32, outcome string) []byte {
-	b := append(make([]byte, 0, 64+len(node)), `{"node":"`...) // a path needs no escapes
+// nodeData adds the JSON of a fact about a node or its effect.
+func nodeData(b []byte, node string, visit, attempt uint32, outcome string) []byte {
+	b = append(b, `{"node":"`...) // a path needs no escapes
 	b = append(append(b, node...), `","visit":`...)
 	b = strconv.AppendUint(b, uint64(visit), 10)
 	b = append(b, `,"attempt":`...)
@@ -128,13 +152,13 @@ func nodeData(node string, visit, attempt uint32, outcome string) []byte {
 
 func (x *tx) nodeEvent(l *launchRow, e run.Event) {
 	outcome := name0(e.Outcome != 0, e.Outcome)
-	x.runEvent(l, Event{Kind: "run." + e.Kind.String(), To: e.Status.String(), Why: outcome, Node: e.Node}, uint8(e.Status), l.Generation,
-		nodeData(e.Node, e.Visit, e.Attempt, outcome))
+	x.data = nodeData(x.data[:0], e.Node, e.Visit, e.Attempt, outcome)
+	x.runEvent(l, Event{Kind: "run." + e.Kind.String(), To: e.Status.String(), Why: outcome, Node: e.Node}, uint8(e.Status), l.Generation, x.data)
 }
 
 func (x *tx) effectEvent(l *launchRow, e *effect.Effect) {
-	x.runEvent(l, Event{Kind: "effect." + e.State.String(), To: e.State.String(), Node: e.Key.Path}, uint8(e.State), l.Generation,
-		nodeData(e.Key.Path, e.Key.Visit, e.Attempt, ""))
+	x.data = nodeData(x.data[:0], e.Key.Path, e.Key.Visit, e.Attempt, "")
+	x.runEvent(l, Event{Kind: "effect." + e.State.String(), To: e.State.String(), Node: e.Key.Path}, uint8(e.State), l.Generation, x.data)
 }
 
 func (x *tx) intentEvent(s *sessionRow, i *intents.Intent, e intents.Event) {

@@ -61,11 +61,11 @@ type stream struct {
 }
 
 func (s *stream) add(kind string, state uint8, generation uint64, data []byte) {
-	if s.facts == nil {
-		s.facts = append(make([]byte, 0, 256), '[')
-	} else {
-		s.facts = append(s.facts, ',')
+	sep := byte(',')
+	if len(s.facts) == 0 {
+		sep = '['
 	}
+	s.facts = append(s.facts, sep)
 	s.facts = append(append(append(s.facts, '[', '"'), kind...), '"', ',')
 	s.facts = append(strconv.AppendUint(s.facts, uint64(state), 10), ',')
 	s.facts = strconv.AppendUint(s.facts, generation, 10)
@@ -75,8 +75,8 @@ func (s *stream) add(kind string, state uint8, generation uint64, data []byte) {
 	s.facts = append(s.facts, ']')
 }
 
-func (s *stream) row(at launch.Time) *eventRow {
-	return &eventRow{Stream: s.key, N: s.first, At: at, Facts: string(append(s.facts, ']'))}
+func (s *stream) row(at launch.Time) eventRow {
+	return eventRow{Stream: s.key, N: s.first, At: at, Facts: string(append(s.facts, ']'))}
 }
 
 // decodeEvents reads the facts of a row.

@@ -6,7 +6,7 @@ import "example.com/piworkflows/launch"
 type launchRow struct{ launch.Launch }
 
 var launchTable = &Table{
-	Name: "workflow_run_queue", Key: 1,
+	Name: "workflow_run_queue", Key: 1, Cached: true,
 	Columns: []Column{
 		{"run_id", "BLOB NOT NULL CHECK (length(run_id) = 16)"},
 		{"workflow", "TEXT NOT NULL"},
@@ -52,9 +52,9 @@ var launchTable = &Table{
 // launchesBySession is the reservation: one live interactive launch a session.
 var launchesBySession = &Index{
 	Name: "workflow_run_queue_reservation", Columns: []string{"session_id"}, Unique: true,
-	Where: "session_id IS NOT NULL AND state <= 4",
+	Where: "session_id IS NOT NULL AND finished_at IS NULL", // which changes less often than the state
 	Has: func(col func(string) Value) bool {
-		return col("session_id").Kind == Text && col("state").Int <= 4
+		return col("session_id").Kind == Text && col("finished_at").Kind == Null
 	},
 }
 
@@ -79,13 +79,9 @@ func (*launchRow) Table() *Table { return launchTable }
 // Fields implements Row.
 func (r *launchRow) Fields(f *Fields) {
 	l := &r.Launch
-	if f.reading {
-		l.ID = ""
-	}
-	runKey(f, &l.ID)
-	text(f, &l.Workflow)
-	if f.reading {
-		l.ID = launch.NewRunID(l.Workflow, string(l.ID))
+	launchKey(f, &l.ID, &l.Workflow)
+	if f.enough() {
+		return
 	}
 	text(f, &l.Source)
 	digest(f, &l.Digest)

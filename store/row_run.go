@@ -9,7 +9,7 @@ import (
 type runRow struct{ run.Run }
 
 var runTable = &Table{
-	Name: "workflow_runs", Key: 1,
+	Name: "workflow_runs", Key: 1, Cached: true,
 	Columns: []Column{
 		{"run_id", "BLOB NOT NULL CHECK (length(run_id) = 16)"},
 		{"revision", "INTEGER NOT NULL"},
@@ -33,6 +33,9 @@ func (*runRow) Table() *Table { return runTable }
 // Fields implements Row.
 func (r *runRow) Fields(f *Fields) {
 	runKey(f, &r.ID)
+	if f.enough() {
+		return
+	}
 	num(f, &r.Revision)
 	num(f, &r.Status)
 	text(f, &r.Node)

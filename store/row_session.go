@@ -8,7 +8,7 @@ import (
 type sessionRow struct{ session.Session }
 
 var sessionTable = &Table{
-	Name: "workflow_sessions", Key: 1,
+	Name: "workflow_sessions", Key: 1, Cached: true,
 	Columns: []Column{
 		{"session_id", "TEXT NOT NULL"},
 		{"epoch", "INTEGER NOT NULL"},
@@ -42,6 +42,9 @@ func (*sessionRow) Table() *Table { return sessionTable }
 func (r *sessionRow) Fields(f *Fields) {
 	s := &r.Session
 	text(f, &s.Key)
+	if f.enough() {
+		return
+	}
 	num(f, &s.Epoch)
 	optText(f, &s.Host)
 	optText(f, &s.Process)

@@ -69,6 +69,7 @@ type Table struct {
 	Columns []Column
 	Checks  []string // table constraints
 	Indexes []*Index
+	Cached  bool // its rows are read again soon after they were written
 	id      int
 }
 
@@ -121,21 +122,34 @@ type Value struct {
 type Fields struct {
 	Values  []Value
 	reading bool
+	only    int // of the columns, that are wanted at least; 0 = all
 	err     error
 	i       int
 	keys    [2][16]byte // room for run keys, so that a visit allocates nothing
 	nkeys   int
+	run     keyOf
 }
 
 // Write sets f to the column values of row.
 func (f *Fields) Write(row Row) {
-	f.Values, f.reading, f.i, f.nkeys, f.err = f.Values[:0], false, 0, 0, nil
+	f.Values, f.reading, f.only, f.i, f.nkeys, f.err = f.Values[:0], false, 0, 0, 0, nil
 	row.Fields(f)
 }
 
+// Key sets f to the values of the columns of row's key.
+func (f *Fields) Key(row Row) {
+	f.Values, f.reading, f.only, f.i, f.nkeys, f.err = f.Values[:0], false, row.Table().Key, 0, 0, nil
+	row.Fields(f)
+	f.Values = f.Values[:f.only]
+}
+
+// enough reports whether a row may leave out the columns that it has not
+// visited yet.
+func (f *Fields) enough() bool { return f.only > 0 && len(f.Values) >= f.only }
+
 // Read fills row from f.Values, which must hold one value per column.
 func (f *Fields) Read(row Row) error {
-	f.reading, f.i, f.err = true, 0, nil
+	f.reading, f.only, f.i, f.err = true, 0, 0, nil
 	if len(f.Values) != len(row.Table().Columns) {
 		return launch.Refuse(launch.ErrInternal, "table %s: %d values for %d columns", row.Table().Name, len(f.Values), len(row.Table().Columns))
 	}

@@ -19,11 +19,26 @@ func runBytes(id launch.RunID) (key [16]byte, ok bool) {
 	return u, err == nil
 }
 
+// keyOf remembers the key of the run id that was asked last.
+type keyOf struct {
+	id  launch.RunID
+	key [16]byte
+	ok  bool
+}
+
+func (k *keyOf) get(id launch.RunID) (key [16]byte, ok bool) {
+	if id != k.id || id == "" {
+		k.id = id
+		k.key, k.ok = runBytes(id)
+	}
+	return k.key, k.ok
+}
+
 // runKey visits the key column of a row that belongs to a run. Reading keeps an
 // id that is already set and else yields the bare ULID.
 func runKey(f *Fields, id *launch.RunID) {
 	if !f.reading {
-		key, ok := runBytes(*id)
+		key, ok := f.run.get(*id)
 		if !ok {
 			key, _ = ulid.ParseStrict(string(*id))
 		}
@@ -33,12 +48,29 @@ func runKey(f *Fields, id *launch.RunID) {
 		f.next(Value{Kind: Blob, Blob: slot[:]})
 		return
 	}
-	v := f.next(Value{})
-	if v.Kind != Blob || len(v.Blob) != 16 {
+	if key := readRunKey(f); *id == "" {
+		*id = launch.RunID(key.String())
+	}
+}
+
+func readRunKey(f *Fields) (key ulid.ULID) {
+	if v := f.next(Value{}); v.Kind != Blob || copy(key[:], v.Blob) != len(key) || len(v.Blob) != len(key) {
 		f.bad("a run key")
+	}
+	return key
+}
+
+// launchKey visits the two columns that an id is made of. Reading keeps the
+// string that is set if it is that id.
+func launchKey(f *Fields, id *launch.RunID, workflow *string) {
+	if !f.reading {
+		runKey(f, id)
+		text(f, workflow)
 		return
 	}
-	if *id == "" {
-		*id = launch.RunID(ulid.ULID(v.Blob).String())
+	key := readRunKey(f)
+	text(f, workflow)
+	if set, ok := f.run.get(*id); !ok || set != key || string(*id)[:len(*id)-len("-")-ulid.EncodedSize] != *workflow {
+		*id = launch.NewRunID(*workflow, key.String())
 	}
 }

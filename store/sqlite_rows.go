@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"hash/maphash"
 
 	"example.com/piworkflows/launch"
 	"zombiezen.com/go/sqlite"
@@ -34,25 +35,29 @@ type sqliteRows struct {
 	failed   error // the transaction cannot commit
 	scanning bool
 
-	key, old  Fields
-	next      *Fields // of the current Put
+	key       Fields
+	old, next Fields  // of the current Put
 	in        []Value // of the current result row
 	text, raw []byte  // the bytes that in refers to
 
+	cache *rowCache // of the connection that writes, else nil
+
 	last struct { // the Put that tells later whether a commit took place
-		table  *Table
-		insert bool
-		next   *Fields
-		old    []Value
+		table     *Table
+		insert    bool
+		next, old []Value
+		raw       [2][]byte // the blobs of next and old
 	}
 }
 
 func newRows(conn *sqlite.Conn, readonly bool) *sqliteRows {
 	r := &sqliteRows{
-		conn: conn, readonly: readonly, next: new(Fields),
+		conn: conn, readonly: readonly,
 		tables: make([]tableStmts, len(Schema)), indexes: make([]indexStmts, len(Indexes)),
 	}
-	r.last.next = new(Fields)
+	if !readonly {
+		r.cache = &rowCache{seed: maphash.MakeSeed()}
+	}
 	for i, ix := range Indexes {
 		n := len(ix.Columns) + 1
 		r.indexes[i] = indexStmts{make([]*sqlite.Stmt, n), make([]*sqlite.Stmt, n)}
@@ -62,7 +67,7 @@ func newRows(conn *sqlite.Conn, readonly bool) *sqliteRows {
 
 // begin makes r ready for a transaction.
 func (r *sqliteRows) begin() {
-	r.open, r.failed, r.scanning, r.last.table = true, nil, false, nil
+	r.open, r.failed, r.scanning, r.last.table, r.last.insert = true, nil, false, nil, false
 }
 
 // usable refuses a call at a wrong time.
@@ -103,13 +108,19 @@ func (r *sqliteRows) Get(row Row) (bool, error) {
 	if err := r.usable(); err != nil {
 		return false, err
 	}
-	r.key.Write(row)
-	found, err := r.find(row.Table(), r.key.Values)
+	r.key.Key(row)
+	t := row.Table()
+	if values := r.cache.find(t, r.key.Values); values != nil {
+		err := r.key.readFrom(values, row)
+		return err == nil, err
+	}
+	found, err := r.find(t, r.key.Values)
 	if err != nil {
-		return false, r.failSQLite("read", row.Table(), err)
+		return false, r.failSQLite("read", t, err)
 	}
 	if found {
 		err = r.key.readFrom(r.in, row)
+		r.cache.put(t, &r.in)
 	}
 	return found && err == nil, err
 }
@@ -151,10 +162,15 @@ func (r *sqliteRows) Put(old, row Row) error {
 			return r.failSQLite("insert into", t, err)
 		}
 		bind(stmt, 1, r.next.Values)
-		return r.write("insert into", t, stmt, true)
+		return r.write("insert into", t, stmt, nil)
 	}
-	r.old.Write(old)
-	changed, err := diff(t, old, row, r.old.Values, r.next.Values)
+	r.old.Key(old)
+	before := r.cache.find(t, r.old.Values) // which old is a copy of
+	if before == nil {
+		r.old.Write(old)
+		before = r.old.Values
+	}
+	changed, err := diff(t, old, row, before, r.next.Values)
 	if err != nil {
 		return r.fail(err)
 	}
@@ -173,7 +189,7 @@ func (r *sqliteRows) Put(old, row Row) error {
 		}
 	}
 	bind(stmt, n, r.next.Values[:t.Key])
-	return r.write("update", t, stmt, false)
+	return r.write("update", t, stmt, before)
 }
 
 // diff returns the set of columns in which two versions of a row differ.
@@ -219,8 +235,9 @@ func (r *sqliteRows) updateStmt(t *Table, changed uint64) (stmt *sqlite.Stmt, al
 	return stmt, changed, nil
 }
 
-// write runs a statement that must change exactly one row.
-func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, insert bool) error {
+// write runs a statement that must change exactly one row, which had the values
+// before, or none.
+func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, before []Value) error {
 	r.puts++
 	_, err := stmt.Step()
 	reset(stmt)
@@ -230,11 +247,12 @@ func (r *sqliteRows) write(doing string, t *Table, stmt *sqlite.Stmt, insert boo
 	if r.conn.Changes() != 1 {
 		return r.fail(launch.Refuse(launch.ErrInternal, "%s %s: the row does not exist", doing, t.Name))
 	}
-	if l := &r.last; insert || l.table == nil || !l.insert {
-		l.table, l.insert = t, insert
-		l.next, r.next = r.next, l.next
-		l.old = append(l.old[:0], r.old.Values...)
+	if l := &r.last; !l.insert { // an event that is inserted stays as it is, whatever comes later
+		l.table, l.insert = t, before == nil
+		l.next, l.old = append(l.next[:0], r.next.Values...), append(l.old[:0], before...)
+		l.raw[0], l.raw[1] = own(l.next, l.raw[0]), own(l.old, l.raw[1])
 	}
+	r.cache.put(t, &r.next.Values)
 	return nil
 }
 

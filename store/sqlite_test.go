@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"example.com/piworkflows/launch"
+	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
 	"zombiezen.com/go/sqlite"
 )
@@ -295,5 +296,78 @@ func BenchmarkGet(b *testing.B) {
 	})
 	if err != nil {
 		b.Fatal(err)
+	}
+}
+
+// What the writer remembers of rows is what a read would find.
+func TestCacheIsInvisible(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	ours, theirs := openAt(t, path, SQLiteOptions{}), openAt(t, path, SQLiteOptions{})
+	get := func(e Engine) (l launchRow) {
+		t.Helper()
+		l.ID = sampleLaunch(1).ID
+		if err := e.Update(context.Background(), func(rows Rows) error { _, err := rows.Get(&l); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	change := func(e Engine, fails error, f func(l *launchRow)) {
+		t.Helper()
+		old := get(e)
+		err := e.Update(context.Background(), func(rows Rows) error {
+			l := old
+			f(&l)
+			return errors.Join(rows.Put(&old, &l), fails)
+		})
+		if !errors.Is(err, fails) {
+			t.Fatal(err)
+		}
+	}
+	if err := ours.Update(context.Background(), func(rows Rows) error { return rows.Put(nil, sampleLaunch(1)) }); err != nil {
+		t.Fatal(err)
+	}
+	mutable := get(ours)
+	mutable.Input[0] = 'x' // what was handed out is the caller's
+	mutable.Digest[0]++
+	for n := launch.Time(1); n < 4; n++ {
+		for _, e := range []Engine{ours, theirs} { // another process's commit is seen
+			change(e, nil, func(l *launchRow) { l.Updated += n })
+		}
+		change(ours, errors.New("too late"), func(l *launchRow) { l.Updated = -1 }) // a rolled back put is not
+	}
+	want := sampleLaunch(1)
+	want.Updated += 2 * (1 + 2 + 3)
+	for _, e := range []Engine{ours, theirs} {
+		if d := cmp.Diff(*want, get(e)); d != "" {
+			t.Error(d)
+		}
+	}
+	change(ours, nil, func(l *launchRow) { l.Input = make([]byte, maxCachedBytes+1) }) // too long to remember
+	if got := get(ours).Input; len(got) != maxCachedBytes+1 {
+		t.Errorf("a long row reads back with %d bytes of input", len(got))
+	}
+}
+
+// The rows that are remembered are bounded, and more than that are all found.
+func TestCacheIsBounded(t *testing.T) {
+	e := openTemp(t, SQLiteOptions{})
+	const n = 5 * cacheSets * cacheWays
+	err := e.Update(context.Background(), func(rows Rows) error {
+		for i := range n {
+			if err := rows.Put(nil, sampleLaunch(i)); err != nil {
+				return err
+			}
+		}
+		for i := range n {
+			got := &launchRow{}
+			got.ID = sampleLaunch(i).ID
+			if found, err := rows.Get(got); err != nil || !found || !cmp.Equal(got, sampleLaunch(i)) {
+				return fmt.Errorf("row %d: found %v, %v", i, found, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

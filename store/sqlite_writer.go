@@ -13,6 +13,7 @@ import (
 type writer struct {
 	rows                    *sqliteRows
 	begin, commit, rollback *sqlite.Stmt
+	version                 *sqlite.Stmt
 }
 
 func openWriter(path string, o SQLiteOptions) (*writer, error) {
@@ -27,6 +28,7 @@ func openWriter(path string, o SQLiteOptions) (*writer, error) {
 	w := &writer{rows: newRows(conn, false)}
 	err = prepareAll(conn, map[string]**sqlite.Stmt{
 		"BEGIN IMMEDIATE": &w.begin, "COMMIT": &w.commit, "ROLLBACK": &w.rollback,
+		"PRAGMA data_version": &w.version,
 	})
 	if err != nil {
 		conn.Close()
@@ -43,6 +45,7 @@ func (w *writer) inTransaction() bool { return !w.rows.conn.AutocommitEnabled() 
 // used again.
 func (w *writer) end() bool {
 	w.rows.open = false
+	w.rows.cache.clear()
 	return !w.inTransaction() || stepOnce(w.rollback) == nil && !w.inTransaction()
 }
 
@@ -195,11 +198,11 @@ func (e *sqliteEngine) readBack(rows *sqliteRows) (committed, known bool) {
 	if err != nil {
 		return false, false
 	}
-	found, err := fresh.rows.find(last.table, last.next.Values)
+	found, err := fresh.rows.find(last.table, last.next)
 	switch {
 	case err != nil:
 		return false, false
-	case found && sameValues(fresh.rows.in, last.next.Values):
+	case found && sameValues(fresh.rows.in, last.next):
 		return true, true
 	case last.insert:
 		return false, !found
@@ -271,7 +274,22 @@ func (e *sqliteEngine) begin() error {
 		}
 		e.writer = w
 	}
-	return stepOnce(e.writer.begin)
+	if err := stepOnce(e.writer.begin); err != nil {
+		return err
+	}
+	e.writer.look()
+	return nil
+}
+
+// look forgets what another connection may have changed. The write lock is
+// taken.
+func (w *writer) look() {
+	if _, err := w.version.Step(); err != nil {
+		w.rows.cache.clear()
+	} else {
+		w.rows.cache.at(w.version.ColumnInt64(0))
+	}
+	reset(w.version)
 }
 
 func (e *sqliteEngine) hook(point string) {

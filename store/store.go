@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,7 +49,8 @@ type Store struct {
 		entropy io.Reader
 		ulids   *ulid.MonotonicEntropy
 	}
-	watch launch.Watch // used only inside Update, which is serial
+	watch launch.Watch // used only inside Update, which is serial, as is
+	tx    tx           // the running command
 	probe func(point string)
 	out   publisher
 }
@@ -141,14 +143,10 @@ type Command[A any] interface {
 // has begun, nothing happens; later the caller learns the outcome all the same.
 func Do[A any](ctx context.Context, s *Store, c Command[A]) (A, error) {
 	var answer A
-	probe := func(string) {}
-	if s.probe != nil {
-		probe = func(when string) { s.probe(when + " " + commandName(c)) }
-	}
-	err := s.update(ctx, func(x *tx) (err error) {
+	err := s.update(ctx, c, func(x *tx) (err error) {
 		answer, err = c.run(x)
 		return err
-	}, probe)
+	})
 	if err != nil {
 		var none A
 		return none, err
@@ -165,30 +163,41 @@ func commandName(c any) string {
 	return strings.ToLower(name)
 }
 
-func (s *Store) update(ctx context.Context, fn func(*tx) error, probe func(when string)) error {
-	var x tx
-	var turn uint64
+// update runs fn as the command c.
+func (s *Store) update(ctx context.Context, c any, fn func(*tx) error) error {
+	var made struct { // by the last try
+		turn   uint64
+		events []Event
+	}
 	err := s.engine.Update(ctx, func(rows Rows) error {
-		s.out.done(turn, nil) // of an earlier try that was rolled back
-		turn = s.out.take()
+		s.out.done(made.turn, nil) // of an earlier try that was rolled back
+		made.turn, made.events = s.out.take(), nil
 		wall, mono := s.clock.Now()
-		x = tx{rows: rows, now: s.watch.Observe(wall, mono, s.lease)}
-		if err := fn(&x); err != nil {
+		x := &s.tx
+		x.reset(rows, s.watch.Observe(wall, mono, s.lease))
+		if err := fn(x); err != nil {
 			return err
 		}
 		if err := x.flush(); err != nil {
 			return err
 		}
-		probe("before")
+		made.events = slices.Clone(x.out)
+		s.probed("before", c)
 		return nil
 	})
 	if err != nil {
-		x.out = nil
+		made.events = nil
 	} else {
-		probe("after")
+		s.probed("after", c)
 	}
-	s.out.done(turn, x.out)
+	s.out.done(made.turn, made.events)
 	return err
+}
+
+func (s *Store) probed(when string, c any) {
+	if s.probe != nil {
+		s.probe(when + " " + commandName(c))
+	}
 }
 
 // Subscribe calls f with the events of every commit of this store, in the

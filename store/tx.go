@@ -9,6 +9,9 @@ import (
 // tx is one command inside a transaction: the rows that it has read and
 // changed, and what it makes known after the commit. Nothing is written before
 // the command has decided, so a refusal leaves the transaction to others.
+//
+// A tx is used again for the next command: nothing outlives a command that
+// points into one.
 type tx struct {
 	rows Rows
 	now  launch.Now
@@ -23,9 +26,32 @@ type tx struct {
 	messages kept[messageRow, *messageRow]
 	chains   kept[chainRow, *chainRow]
 	events   []stream
+	event    eventRow // the one that is being written
+	keys     keyOf
+	data     []byte // of the fact that is being added
 	out      []Event
 
 	listed map[launch.SessionKey]bool // sessions whose pending intents and watched messages are kept
+}
+
+// tables returns everything that is kept.
+func (x *tx) tables() [9]interface {
+	flush(rows Rows) error
+	reset()
+} {
+	return [...]interface {
+		flush(rows Rows) error
+		reset()
+	}{&x.launches, &x.runs, &x.steps, &x.effects, &x.intents, &x.sources, &x.sessions, &x.messages, &x.chains}
+}
+
+// reset makes x ready for a command.
+func (x *tx) reset(rows Rows, now launch.Now) {
+	x.rows, x.now, x.listed = rows, now, nil
+	x.events, x.out = x.events[:0], x.out[:0]
+	for _, k := range x.tables() {
+		k.reset()
+	}
 }
 
 // kept holds the rows of one table that a command has read or made.
@@ -37,6 +63,30 @@ type kept[R any, P interface {
 type entry[R any] struct {
 	old, cur R
 	stored   bool // old is what the table holds
+}
+
+// maxSpare bounds the entries of a table whose memory the next command uses.
+const maxSpare = 8
+
+func (k *kept[R, P]) reset() {
+	if len(*k) > maxSpare {
+		*k = nil
+	}
+	for _, e := range *k {
+		*e = entry[R]{}
+	}
+	*k = (*k)[:0]
+}
+
+// add returns a new entry, which is empty.
+func (k *kept[R, P]) add() *entry[R] {
+	n := len(*k)
+	if n < cap(*k) && (*k)[:n+1][n] != nil {
+		*k = (*k)[:n+1]
+	} else {
+		*k = append(*k, new(entry[R]))
+	}
+	return (*k)[n]
 }
 
 // find returns the kept row that satisfies same, or nil.
@@ -54,33 +104,38 @@ func (k *kept[R, P]) load(x *tx, key R, same func(*R) bool) (*R, error) {
 	if r := k.find(same); r != nil {
 		return r, nil
 	}
-	e := &entry[R]{old: key, stored: true}
+	e := k.add()
+	e.old = key
 	found, err := x.rows.Get(P(&e.old))
 	if err != nil || !found {
+		*e = entry[R]{}
+		*k = (*k)[:len(*k)-1]
 		return nil, err
 	}
-	e.cur = e.old
-	*k = append(*k, e)
+	e.cur, e.stored = e.old, true
 	return &e.cur, nil
 }
 
 // adopt keeps a row that a scan has read.
-func (k *kept[R, P]) adopt(r R) { *k = append(*k, &entry[R]{old: r, cur: r, stored: true}) }
+func (k *kept[R, P]) adopt(r R) {
+	e := k.add()
+	e.old, e.cur, e.stored = r, r, true
+}
 
 // insert keeps a new row.
 func (k *kept[R, P]) insert(r R) *R {
-	e := &entry[R]{cur: r}
-	*k = append(*k, e)
+	e := k.add()
+	e.cur = r
 	return &e.cur
 }
 
-func (k kept[R, P]) flush(x *tx) error {
-	for _, e := range k {
+func (k *kept[R, P]) flush(rows Rows) error {
+	for _, e := range *k {
 		var old Row
 		if e.stored {
 			old = P(&e.old)
 		}
-		if err := x.rows.Put(old, P(&e.cur)); err != nil {
+		if err := rows.Put(old, P(&e.cur)); err != nil {
 			return err
 		}
 	}
@@ -90,14 +145,13 @@ func (k kept[R, P]) flush(x *tx) error {
 // flush writes everything that the command changed.
 func (x *tx) flush() error {
 	for i := range x.events {
-		if err := x.rows.Put(nil, x.events[i].row(x.now.Wall)); err != nil {
+		x.event = x.events[i].row(x.now.Wall)
+		if err := x.rows.Put(nil, &x.event); err != nil {
 			return err
 		}
 	}
-	for _, f := range [...]interface{ flush(*tx) error }{
-		x.launches, x.runs, x.steps, x.effects, x.intents, x.sources, x.sessions, x.messages, x.chains,
-	} {
-		if err := f.flush(x); err != nil {
+	for _, k := range x.tables() {
+		if err := k.flush(x.rows); err != nil {
 			return err
 		}
 	}
@@ -108,7 +162,7 @@ var errNoRun = launch.Refuse(launch.ErrNotFound, "no such run; check the run id"
 
 // launch returns the launch with that id, or a refusal.
 func (x *tx) launch(id launch.RunID) (*launchRow, error) {
-	if _, ok := runBytes(id); !ok {
+	if _, ok := x.keys.get(id); !ok {
 		return nil, errNoRun
 	}
 	l, err := x.launches.load(x, launchRow{launch.Launch{ID: id}}, func(r *launchRow) bool { return r.ID == id })
@@ -265,6 +319,11 @@ func (x *tx) world(k launch.SessionKey, named ...string) (session.World, error) 
 // apply applies a command to a session, keeps what it changed, and carries out
 // what follows.
 func (x *tx) apply(k launch.SessionKey, c session.Command, named ...string) (session.Change, error) {
+	if q, ok := c.(session.Queue); ok { // which looks at every issue of its subject
+		for issue := uint8(1); issue <= session.MaxIssues; issue++ {
+			named = append(named, session.MessageID(q.Message.Subject, issue))
+		}
+	}
 	w, err := x.world(k, named...)
 	if err != nil {
 		return session.Change{}, err

@@ -90,7 +90,7 @@ func Launch(e launch.Event, l *launch.Launch, activeTurn bool) []Command {
 			return []Command{StopChain{}, Owe{source}, EndRun{}, Notice{"was cancelled by a person; nothing of it runs on"}}
 		}
 		return []Command{Owe{source}, EndRun{}}
-	case launch.EvParked, launch.EvRecovered:
+	case launch.EvParked, launch.EvReleased, launch.EvRecovered:
 		var all []Command
 		if e.Kind == launch.EvRecovered {
 			source.Kind = intents.OnTakenOver
@@ -133,7 +133,9 @@ func Session(e session.Event) []Command {
 	}
 	switch e.Kind {
 	case session.EvConfirmed:
-		return []Command{Resolve{e.Intent, e.Message, resolution(e.Of)}}
+		if by := resolution(e.Of); by != 0 {
+			return []Command{Resolve{e.Intent, e.Message, by}}
+		}
 	case session.EvRefused, session.EvUncarried:
 		if e.Unanswered {
 			return nil
@@ -143,12 +145,16 @@ func Session(e session.Event) []Command {
 	return nil
 }
 
+// resolution is how a message of that kind resolves an intent, or zero for
+// never.
 func resolution(k session.Kind) intents.Resolution {
 	switch k {
 	case session.Step:
 		return intents.ByWorkflowPrompt
 	case session.Checkpoint, session.Result:
 		return intents.ByPresentation
+	case session.Fallback:
+		return intents.ByFallback
 	}
-	return intents.ByFallback
+	return 0
 }

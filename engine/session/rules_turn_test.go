@@ -110,9 +110,17 @@ func TestTurns(t *testing.T) {
 			p.queue(session.Fallback, "b")
 			p.refused(session.TurnStarted{Epoch: 1, Turn: "turn of a", Message: id("b")}, launch.ErrConflict)
 			p.refused(session.TurnStarted{Epoch: 1, Turn: "turn of a"}, launch.ErrConflict)
-			p.settled("turn of a", session.Completed)
-			p.started("chat", "")
-			p.refused(session.TurnStarted{Epoch: 1, Turn: "chat", Message: id("b")}, launch.ErrConflict)
+		}},
+		{"session/turns", "a start that is repeated after its message is needed again owns its turn", func(p *play) {
+			p.queue(session.Step, "a")
+			p.report(idle)
+			p.answer("a", p.try("a"), session.Taken)
+			p.do(session.Cancel{Subject: "a", Reason: "paused"})
+			p.started("t", id("a"))
+			p.want(p.ch.Abort == id("a"), "aborted; the answer is lost")
+			p.queue(session.Step, "a")
+			p.started("t", id("a"))
+			p.want(p.ch.Own == session.Owned, "owned")
 		}},
 		{"session/turns", "a report names turn and end", func(p *play) {
 			p.refused(session.TurnStarted{Epoch: 1}, launch.ErrInvalid)

@@ -24,7 +24,7 @@ func (c TurnStarted) apply(s *step) {
 		se.Idle, se.Pending, se.PendingSince, se.Fresh = false, false, 0, false
 	}
 	own := m != nil && m.Turn.ID == c.Turn && m.Turn.Open()
-	if !own && !again {
+	if !own {
 		s.closeOpen("another turn began")
 	}
 	switch {
@@ -36,10 +36,8 @@ func (c TurnStarted) apply(s *step) {
 		s.Abort = m.ID
 	case m.Turn.Opened != 0: // a message opens one turn
 		s.Own = Settled
-	case again:
-		s.refuse(launch.ErrConflict, "the turn was reported as opened by nothing; repeat the first report")
 	default:
-		m.Turn = Turn{ID: c.Turn, Opened: s.now.Wall, UserInput: se.Input}
+		m.Turn = Turn{ID: c.Turn, Opened: s.now.Wall, UserInput: se.Active.UserInput}
 		se.Open, se.Active.Message = m.ID, m.ID
 		s.Own = Owned
 		s.about(EvTurnOpened, m, Event{Turn: c.Turn})

@@ -46,7 +46,7 @@ CREATE TABLE workflow_run_queue (
 
 CREATE UNIQUE INDEX workflow_run_queue_reservation
 ON workflow_run_queue (session_id)
-WHERE session_id IS NOT NULL AND state <= 4;
+WHERE session_id IS NOT NULL AND finished_at IS NULL;
 
 CREATE UNIQUE INDEX workflow_run_queue_request_key
 ON workflow_run_queue (scope, request_key)
