@@ -21,6 +21,9 @@ func node(t *testing.T, script string, env func(dir string) []string) {
 	t.Helper()
 	program, err := exec.LookPath("node")
 	if err != nil {
+		if os.Getenv("PIWORKFLOWS_REQUIRE_PI") != "" {
+			t.Fatal("node is not installed; install it to run the extension")
+		}
 		t.Skip("node is not installed; the extension is not run")
 	}
 	dir := t.TempDir()
