@@ -1,5 +1,29 @@
-// Package deliverytest has a scripted coding-agent session that behaves as the
-// real Pi does, for tests of what delivers to sessions.
+// Package deliverytest has a conformance kit for bridges, and a scripted
+// coding-agent session that behaves as the real Pi does, for tests of what
+// delivers to sessions.
+//
+// # The kit
+//
+// [Run] plays the host and checks a bridge to any agent, one sub-test per rule:
+//
+//	func TestBridge(t *testing.T) {
+//		deliverytest.Run(t, func(tb deliverytest.TB, host deliverytest.Host) deliverytest.Subject {
+//			a := newAgent(tb.TempDir(), host.Connect, host.Model) // an Agent; not started
+//			tb.Cleanup(a.Close)
+//			return deliverytest.Subject{Agent: a, Cannot: deliverytest.Fork | deliverytest.Rewind}
+//		})
+//	}
+//
+// The kit waits for what the bridge reports and for requests to the model, and
+// looks again when the bridge says Changed. It polls nothing and does not sleep;
+// [Subject].Patience bounds each wait. A send that it makes while a report
+// waits is judged only if the bridge answers before [Subject].Quiet is over,
+// because a bridge may let nothing through while it reports. [Rules] lists what
+// is checked. Not checked, because no agent could be driven so: a send during a
+// compaction, a deadline that passes between arrival and execution, two processes
+// on one session, and losses of power.
+//
+// # The scripted session
 //
 // A [File] is a session file: what is on disk. A [Process] opens it, and dies
 // or ends when the test says so. Its bridge implements [delivery.Session]
