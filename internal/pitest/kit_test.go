@@ -36,8 +36,12 @@ func TestKit(t *testing.T) {
 	}
 }
 
-// rewinder is an extension with which the leaf can be moved.
-const rewinder = `export default function (pi) {
+// neighbour is another extension. With it the leaf can be moved, and it takes its
+// time where Pi waits for it, so that what the kit sends then arrives then.
+const neighbour = `export default function (pi) {
+  const slow = () => new Promise((resolve) => setTimeout(resolve, 50));
+  pi.on("input", slow);
+  pi.on("agent_settled", slow);
   pi.registerCommand("rewind", { description: "moves the leaf", handler: async (id, ctx) => { await ctx.navigateTree(id, { summarize: false }); } });
 }
 `
@@ -75,8 +79,8 @@ func newKitPi(t *testing.T, installed pitest.Pi, host deliverytest.Host) *kitPi 
 	})
 	home, err := pitest.NewHome(t.TempDir(), provider.URL, map[string]any{"retry": map[string]any{"baseDelayMs": 10}})
 	missing(t, err)
-	extension := filepath.Join(home.Dir, "rewind.mjs")
-	missing(t, os.WriteFile(extension, []byte(rewinder), 0o600))
+	extension := filepath.Join(home.Dir, "neighbour.mjs")
+	missing(t, os.WriteFile(extension, []byte(neighbour), 0o600))
 	k := &kitPi{ctx: ctx, pi: installed, home: home, env: endpoint.Env(), args: []string{"-e", endpoint.ExtensionPath(), "-e", extension}}
 	t.Cleanup(func() {
 		if k.agent != nil {
