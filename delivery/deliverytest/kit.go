@@ -36,8 +36,8 @@ type Rule struct {
 	check func(*kit)
 }
 
-// Check checks one rule on a fresh session. It is for tests of the kit and for
-// runs in a testing/synctest bubble; others call [Run].
+// Check checks one rule on a fresh session. It is for tests of the kit, for runs
+// in a testing/synctest bubble and for rules in parallel; others call [Run].
 func (r Rule) Check(tb TB, f Factory) {
 	tb.Helper()
 	k := newKit(tb, r)

@@ -49,7 +49,9 @@ var evidenceRules = []Rule{
 		check: func(k *kit) {
 			c := k.open()
 			k.deliver(c, "m1")
+			mark := k.mark()
 			k.must("rewind", k.Rewind("m1"))
+			k.await(mark, is(heardChanged), "asked to be looked at (Changed) after the active branch had changed")
 			k.until([]string{"m1"}, "said that a message on a branch that was left is absent",
 				func(r delivery.Report) bool { return len(r.Evidence) == 1 && !r.Evidence[0].Present })
 			k.deliver(c, "m1")

@@ -78,10 +78,17 @@ func (w *world) ok(err error) {
 // is demanded.
 func (w *world) missing(err error) {
 	w.t.Helper()
+	missing(w.t, err)
+}
+
+func missing(t *testing.T, err error) {
+	t.Helper()
 	if errors.Is(err, pitest.ErrMissing) && os.Getenv("PIWORKFLOWS_REQUIRE_PI") != "1" {
-		w.t.Skip(err)
+		t.Skip(err)
 	}
-	w.ok(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *world) startHost() {
