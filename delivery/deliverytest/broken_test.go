@@ -83,6 +83,11 @@ func TestBroken(t *testing.T) {
 			var also []string
 			for _, rule := range deliverytest.Rules() {
 				failed, _ := check(t, rule, pi(b))
+				// Some faults show only when two goroutines of the agent meet in one
+				// order, which a bubble does not fix: such a rule looks again.
+				for try := 1; rule.Name == b.rule && !strings.Contains(failed, b.says) && try < 10; try++ {
+					failed, _ = check(t, rule, pi(b))
+				}
 				switch {
 				case rule.Name != b.rule && failed != "":
 					also = append(also, rule.Name)
