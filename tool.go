@@ -43,11 +43,9 @@ type ToolSpec struct {
 
 // Tool describes the workflow tool.
 func (r *Runtime) Tool() ToolSpec {
-	actions := make([]string, 0, len(toolActions))
 	var about strings.Builder
 	about.WriteString("Start and follow durable workflows. Actions: ")
 	for i, a := range toolActions {
-		actions = append(actions, a.name)
 		if i > 0 {
 			about.WriteString("; ")
 		}
@@ -57,7 +55,7 @@ func (r *Runtime) Tool() ToolSpec {
 	schema, err := json.Marshal(map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"action"},
 		"properties": map[string]any{
-			"action":   map[string]any{"type": "string", "enum": actions},
+			"action":   map[string]any{"type": "string", "enum": actionNames()},
 			"workflow": map[string]any{"type": "string", "description": "name of the workflow to start"},
 			"input":    map[string]any{"type": "object", "description": "its input; list shows the schema"},
 			"runId":    map[string]any{"type": "string", "description": "run to look at or cancel"},
@@ -88,6 +86,14 @@ var toolActions = []struct {
 	{"cancel", "end a run", (*Conn).cancelRun},
 }
 
+func actionNames() []string {
+	names := make([]string, len(toolActions))
+	for i, a := range toolActions {
+		names[i] = a.name
+	}
+	return names
+}
+
 // Tool carries out one call of the workflow tool. It never fails otherwise than
 // with a result that says so; the text tells what to do next.
 func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
@@ -109,7 +115,7 @@ func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
 		}
 		return ToolResult{Text: text, Details: raw}
 	}
-	return failed("", launch.Refuse(launch.ErrInvalid, "action must be one of list, start, status, cancel"))
+	return failed("", launch.Refuse(launch.ErrInvalid, "action must be one of %s", strings.Join(actionNames(), ", ")))
 }
 
 // failed is the result of a call that came to nothing; action is one of the
