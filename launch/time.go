@@ -40,6 +40,11 @@ func (m Mono) Sub(u Mono) time.Duration { return time.Duration(m - u) }
 // lock was held.
 type Now struct {
 	Wall Time
+	// Mono and Clock are a reading of the monotonic clock and the identity of
+	// that clock, which is unique per process start. Readings of two clocks are
+	// never compared (rule launch/clock).
+	Mono  Mono
+	Clock string
 	// Distrust is set for one lease length after this host's clock jumped or
 	// its timers fired late. No lease counts as expired and no deadline as
 	// passed meanwhile (rule launch/clock).

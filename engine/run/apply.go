@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 
 	"example.com/piworkflows/launch"
 )
@@ -13,9 +14,10 @@ type change struct {
 	r      Run
 	p      *Plan
 	visits func(node string) (uint32, error)
-	now    launch.Time
+	now    launch.Now
 	stored bool // step is set
 	n      int  // events used
+	closed *Interval
 	step   Step
 	events [2]Event
 }
@@ -24,7 +26,7 @@ type change struct {
 // visits returns how often the run has entered a node so far; it is asked at
 // most once, for a node other than the current one, and its error is returned
 // as it is. A refused command returns the run unchanged.
-func Apply(r Run, c Command, p *Plan, visits func(node string) (uint32, error), now launch.Time) (Result, error) {
+func Apply(r Run, c Command, p *Plan, visits func(node string) (uint32, error), now launch.Now) (Result, error) {
 	if r.Status.Terminal() {
 		return Result{Run: r}, r.refuse(launch.ErrEnded, "the run has ended as %s; start a new one", r.Status)
 	}
@@ -35,11 +37,10 @@ func Apply(r Run, c Command, p *Plan, visits func(node string) (uint32, error), 
 	if err := c.apply(ch); err != nil {
 		return Result{Run: r}, err
 	}
-	if ch.n == 0 {
-		return Result{Run: r}, nil
+	if ch.n > 0 {
+		ch.r.Revision++
 	}
-	ch.r.Revision++
-	res := Result{Run: ch.r, Events: ch.events[:ch.n:ch.n]}
+	res := Result{Run: ch.r, Interval: ch.closed, Events: ch.events[:ch.n:ch.n]}
 	if ch.stored {
 		res.Step = &ch.step
 	}
@@ -60,28 +61,41 @@ func (ch *change) event(kind EventKind) *Event {
 }
 
 func (ch *change) end(s Status, failure launch.SafeError) {
-	ch.r.Status, ch.r.Failure, ch.r.Ended = s, failure, ch.now
+	ch.stopClock()
+	ch.r.Status, ch.r.Failure, ch.r.Ended, ch.r.Due = s, failure, ch.now.Wall, 0
 	ch.event(Ended)
+}
+
+// at checks that a command names the current execution of a running run (rule
+// run/exact), and returns its node.
+func (ch *change) at(node string, visit, attempt uint32) (*Node, error) {
+	r := &ch.r
+	if r.Status != Running {
+		return nil, r.refuse(launch.ErrStale, "the run is %s, not running; stop this attempt", r.Status)
+	}
+	if node != r.Node || visit != r.Visit || attempt != r.Attempt {
+		return nil, r.refuse(launch.ErrStale, "the run is at node %s, visit %d, attempt %d; stop the attempt that you name", r.Node, r.Visit, r.Attempt)
+	}
+	n := ch.p.Node(r.Node)
+	if n == nil {
+		return nil, r.refuse(launch.ErrSourceChanged, "the plan has no node %s; use the plan that is pinned for the run", r.Node)
+	}
+	return n, nil
 }
 
 func (c Settle) apply(ch *change) error {
 	r := &ch.r
-	if r.Status != Running {
-		return r.refuse(launch.ErrStale, "the run is %s, not running; stop this attempt", r.Status)
-	}
-	if c.Node != r.Node || c.Visit != r.Visit || c.Attempt != r.Attempt {
-		return r.refuse(launch.ErrStale, "the run is at node %s, visit %d, attempt %d; stop the attempt that you name", r.Node, r.Visit, r.Attempt)
-	}
-	n := ch.p.Node(r.Node)
-	if n == nil {
-		return r.refuse(launch.ErrSourceChanged, "the plan has no node %s; use the plan that is pinned for the run", r.Node)
+	n, err := ch.at(c.Node, c.Visit, c.Attempt)
+	if err != nil {
+		return err
 	}
 	if err := c.check(n); err != nil {
 		return err
 	}
+	ch.stopClock()
 	ch.stored = true
 	ch.step = Step{Run: r.ID, Node: r.Node, Visit: r.Visit, Attempt: r.Attempt,
-		Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, At: ch.now}
+		Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, Began: r.Began, Spent: r.Active.Spent, At: ch.now.Wall}
 	ch.event(Settled).Outcome = c.Outcome
 	r.Steps++
 	if c.Outcome == OK {
@@ -90,7 +104,41 @@ func (c Settle) apply(ch *change) error {
 	if c.Receipt {
 		r.Progress++
 	}
+	if n.retries(c.Outcome, r.Retry) && r.Steps < ch.p.MaxSteps {
+		ch.retry(n)
+		return nil
+	}
 	return ch.route(c)
+}
+
+// retries reports whether a visit with that many declared retries behind it is
+// tried again after an outcome (rule run/retry).
+func (n *Node) retries(o Outcome, retry uint32) bool {
+	return n.Retry != nil && retry < n.Retry.Max && slices.Contains(n.Retry.On, o)
+}
+
+// retry begins the next attempt of the visit, at once or after the backoff.
+func (ch *change) retry(n *Node) {
+	r := &ch.r
+	wait := n.Retry.Backoff
+	for range r.Retry {
+		if wait = min(2*wait, MaxBackoff); wait == MaxBackoff {
+			break
+		}
+	}
+	r.Retry++
+	ch.attempt(n, r.Attempt+1)
+	if wait > 0 {
+		r.Status, r.Due = Waiting, ch.now.Wall.Add(wait)
+	}
+	ch.event(Retried)
+}
+
+// attempt begins an attempt of node n, of which nothing has run.
+func (ch *change) attempt(n *Node, attempt uint32) {
+	r := &ch.r
+	r.Attempt, r.Began, r.Active, r.Seen = attempt, ch.now.Wall, Active{}, r.Settings
+	r.Budget = n.Budget
 }
 
 func (c *Settle) check(n *Node) error {
@@ -136,7 +184,8 @@ func (ch *change) route(c Settle) error {
 		}
 		return nil
 	}
-	if ch.p.Node(next) == nil {
+	n := ch.p.Node(next)
+	if n == nil {
 		return r.refuse(launch.ErrInvalid, "node %s leads to a node that the plan lacks; validate the plan", r.Node)
 	}
 	if r.Steps >= ch.p.MaxSteps {
@@ -153,16 +202,30 @@ func (ch *change) route(c Settle) error {
 		}
 		r.Node, r.Visit = next, seen+1
 	}
-	r.Attempt = 1
+	r.Retry = 0
+	ch.attempt(n, 1)
 	ch.event(Entered)
 	return nil
+}
+
+func (c Wait) apply(ch *change) error {
+	n, err := ch.at(c.Node, c.Visit, c.Attempt)
+	if err != nil {
+		return err
+	}
+	if !n.Kind.Asks() {
+		return n.refuse("a node of kind %s opens no request", n.Kind)
+	}
+	return Park{Status: Waiting}.apply(ch)
 }
 
 func (Reattempt) apply(ch *change) error {
 	if ch.r.Status != Running {
 		return ch.r.refuse(launch.ErrWrongKind, "the run is %s; unpark it first", ch.r.Status)
 	}
-	ch.r.Attempt++
+	ch.stopClock()
+	r := &ch.r
+	r.Attempt, r.Began, r.Active, r.Seen = r.Attempt+1, ch.now.Wall, Active{}, r.Settings
 	ch.event(Reattempted)
 	return nil
 }
@@ -171,6 +234,7 @@ func (c Park) apply(ch *change) error {
 	if !c.Status.Parked() {
 		return ch.r.refuse(launch.ErrInvalid, "a run parks as waiting or attention")
 	}
+	ch.stopClock()
 	if ch.r.Status != c.Status {
 		ch.r.Status = c.Status
 		ch.event(Parked)
@@ -179,8 +243,9 @@ func (c Park) apply(ch *change) error {
 }
 
 func (Unpark) apply(ch *change) error {
+	ch.stopClock()
 	if ch.r.Status != Running {
-		ch.r.Status = Running
+		ch.r.Status, ch.r.Due = Running, 0
 		ch.event(Unparked)
 	}
 	return nil

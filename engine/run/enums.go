@@ -7,12 +7,25 @@ type Kind uint8
 
 // The node kinds. The set grows; a reader refuses a kind that it does not know.
 const (
-	_       Kind = iota
-	Compute      // a pure function that may run again at any time
-	Action       // a function with effects on the outside world
+	_          Kind = iota
+	Compute         // a pure function that may run again at any time
+	Action          // a function with effects on the outside world
+	Agent           // a request that the session's model answers by submitting an output
+	Assistant       // a request that the session's model answers with visible text
+	Checkpoint      // a request that the model or a person answers
+	Decision        // a request that only a verified person decides
+	Notify          // one durable message to the session
 )
 
-var kindNames = []string{Compute: "compute", Action: "action"}
+var kindNames = []string{Compute: "compute", Action: "action", Agent: "agent", Assistant: "assistant",
+	Checkpoint: "checkpoint", Decision: "decision", Notify: "notify"}
+
+// Asks reports whether a node of this kind opens a request and waits for it.
+func (k Kind) Asks() bool { return k >= Agent && k <= Decision }
+
+// Prompts reports whether the request of a node of this kind is put to the
+// model of a session, which a headless run has not.
+func (k Kind) Prompts() bool { return k == Agent || k == Assistant }
 
 // Policy says what happens to an action whose effect was reserved but not
 // settled when its worker was lost.
@@ -94,10 +107,12 @@ const (
 	Parked                // the run waits or needs attention
 	Unparked              // the run goes on
 	Ended                 // the run reached its terminal status
+	Retried               // the visit is executed again as its node declares
+	Configured            // the settings changed
 )
 
 var eventNames = []string{Entered: "entered", Settled: "settled", Reattempted: "reattempted",
-	Parked: "parked", Unparked: "unparked", Ended: "ended"}
+	Parked: "parked", Unparked: "unparked", Ended: "ended", Retried: "retried", Configured: "configured"}
 
 // String returns the wire name.
 func (k Kind) String() string      { return nameOf(kindNames, k) }

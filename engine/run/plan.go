@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 
 	"example.com/piworkflows/launch"
 )
@@ -13,16 +14,22 @@ const (
 	MaxChoices      = 32      // members of one closed set
 	DefaultMaxSteps = 100     // what an author gets who declares nothing
 	MaxMaxSteps     = 1000000 // the most that an author can declare
+	MaxRetries      = 100     // declared retries of one visit
+	MaxText         = 8192    // characters that a person writes to one choice
 	maxSegment      = 64      // bytes of one path segment and of one choice
+
+	MaxBackoff = 24 * time.Hour
+	MaxBudget  = 365 * 24 * time.Hour // of active time, and until a deadline
 )
 
 // Plan is the graph of a workflow as plain data. It is pinned by digest for a
 // run's whole life, holds no code, and encodes to the same JSON every time.
 type Plan struct {
-	MaxSteps uint32 `json:"maxSteps"` // 1 to MaxMaxSteps
-	Start    string `json:"start"`    // path of the first node
-	Nodes    []Node `json:"nodes"`
-	Edges    []Edge `json:"edges,omitempty"` // at most one from each node
+	MaxSteps uint32    `json:"maxSteps"` // 1 to MaxMaxSteps
+	Start    string    `json:"start"`    // path of the first node
+	Nodes    []Node    `json:"nodes"`
+	Edges    []Edge    `json:"edges,omitempty"` // at most one from each node
+	Settings *Settings `json:"settings,omitempty"`
 }
 
 // Node is one node of a plan.
@@ -40,6 +47,45 @@ type Node struct {
 	// those that it takes when there is one (rule run/reads).
 	Reads []string `json:"reads,omitempty"`
 	Maybe []string `json:"maybe,omitempty"`
+	// Budget is the active time of one attempt; 0 means unlimited (rule
+	// run/active).
+	Budget time.Duration `json:"budget,omitempty"`
+	Retry  *Retry        `json:"retry,omitempty"` // nil: none
+	Ask    *Ask          `json:"ask,omitempty"`   // of a kind that asks
+	Final  bool          `json:"final,omitempty"` // of a notify: its last word, not progress
+	// Approval names the decision whose accepted choice, one of Approving, lets
+	// this action take effect once (rule effect/approval).
+	Approval  string   `json:"approval,omitempty"`
+	Approving []string `json:"approving,omitempty"`
+}
+
+// Retry declares that an execution which ended with one of On is tried again in
+// the same visit (rule run/retry).
+type Retry struct {
+	Max     uint32        `json:"max"`               // 1 to MaxRetries
+	Backoff time.Duration `json:"backoff,omitempty"` // before the first; doubles, at most MaxBackoff
+	On      []Outcome     `json:"on"`                // Failed, TimedOut or both
+}
+
+// Ask is what a node that asks declares beyond its prompt.
+type Ask struct {
+	Form      json.RawMessage `json:"form"`                // JSON Schema of the answer
+	Validates bool            `json:"validates,omitempty"` // has validation code of its own
+	Updates   bool            `json:"updates,omitempty"`   // of an agent: takes progress updates
+	// Expires is after how long on the wall clock a checkpoint or decision is
+	// over; 0 means never. Default is its answer then; nil means outcome
+	// timed_out.
+	Expires  time.Duration   `json:"expires,omitempty"`
+	Default  json.RawMessage `json:"default,omitempty"`
+	Audience string          `json:"audience,omitempty"` // of a decision: who is asked
+	Texts    []TextInput     `json:"texts,omitempty"`    // of a decision, by choice
+}
+
+// TextInput lets a person write to a choice of a decision.
+type TextInput struct {
+	Choice   string `json:"choice"`
+	Max      int    `json:"max"` // characters, 1 to MaxText
+	Required bool   `json:"required,omitempty"`
 }
 
 // Edge is the way on from a node (rule run/graph).
@@ -106,9 +152,17 @@ func (e *Edge) find(value []byte) string {
 	return ""
 }
 
-// choiceOf returns the text of a JSON string. Choices need no escapes, so the
-// short way takes nearly every call.
+// choiceOf returns the text of a JSON string, or of the member "choice" of an
+// object as decisions have it. Choices need no escapes, so the short way takes
+// nearly every call.
 func choiceOf(output []byte) ([]byte, bool) {
+	if len(output) > 0 && output[0] == '{' {
+		var o struct {
+			Choice string `json:"choice"`
+		}
+		err := json.Unmarshal(output, &o)
+		return []byte(o.Choice), err == nil && o.Choice != ""
+	}
 	if n := len(output); n >= 2 && output[0] == '"' && output[n-1] == '"' && bytes.IndexByte(output, '\\') < 0 {
 		return output[1 : n-1], true
 	}

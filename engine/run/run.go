@@ -1,6 +1,10 @@
 package run
 
-import "example.com/piworkflows/launch"
+import (
+	"time"
+
+	"example.com/piworkflows/launch"
+)
 
 // Run is the row that says where a run stands. Its bytes are shared, never
 // changed.
@@ -11,6 +15,13 @@ type Run struct {
 	Node     string           // path of the current or, when ended, last node
 	Visit    uint32           // of Node, from 1
 	Attempt  uint32           // of Visit, from 1
+	Retry    uint32           // declared retries of Visit so far
+	Due      launch.Time      // of a run that waits for a retry: when its backoff is over
+	Began    launch.Time      // start of Attempt; never rewritten
+	Budget   time.Duration    // active time of Attempt; 0 = unlimited
+	Active   Active           // of Attempt
+	Settings uint32           // revision of the settings; 0 = there are none
+	Seen     uint32           // revision that Attempt sees
 	Steps    uint32           // settled executions
 	Progress uint64           // accepted outputs and effect receipts
 	Input    []byte           // the workflow's input, normalized JSON
@@ -29,6 +40,8 @@ type Step struct {
 	Outcome Outcome
 	Output  []byte           // with OK
 	Failure launch.SafeError // with Failed and TimedOut
+	Began   launch.Time      // start of the attempt
+	Spent   time.Duration    // of its budget
 	At      launch.Time
 }
 
@@ -43,7 +56,8 @@ type Event struct {
 	Status  Status    `json:"status"`            // of the run, after the command
 }
 
-// Command is one of [Settle], [Reattempt], [Park], [Unpark] and [End].
+// Command is one of [Settle], [Wait], [Reattempt], [Park], [Unpark], [Configure],
+// [StartClock], [SampleClock], [StopClock] and [End].
 type Command interface{ apply(*change) error }
 
 // Settle stores how the current execution ended and goes where the plan leads.
@@ -55,6 +69,13 @@ type Settle struct {
 	Output  []byte           // with OK, rule run/output
 	Failure launch.SafeError // with Failed and TimedOut
 	Receipt bool             // an effect's receipt is stored with it
+}
+
+// Wait makes the run wait for the request that its current execution opens.
+type Wait struct {
+	Node    string // with Visit and Attempt, rule run/exact
+	Visit   uint32
+	Attempt uint32
 }
 
 // Reattempt starts a new attempt of the current visit after an interruption.
@@ -73,17 +94,19 @@ type End struct {
 	Failure launch.SafeError
 }
 
-// Result is what an accepted command leaves to store, in one transaction. When
-// Run.Revision did not rise there is nothing to store.
+// Result is what an accepted command leaves to store, in one transaction. The
+// clock commands change the row without raising its revision.
 type Result struct {
-	Run    Run
-	Step   *Step // with [Settle]
-	Events []Event
+	Run      Run
+	Step     *Step     // with [Settle]
+	Interval *Interval // that the command closed
+	Events   []Event
 }
 
 // Begin returns the row of a new run that has entered the start node of a
 // valid plan, at visit 1 and attempt 1. Its one event is r.At([Entered]).
 func Begin(id launch.RunID, p *Plan, input []byte, now launch.Time) (Run, error) {
+	start := p.Node(p.Start)
 	if err := launch.CheckKey("run id", string(id)); err != nil {
 		return Run{}, err
 	}
@@ -93,10 +116,15 @@ func Begin(id launch.RunID, p *Plan, input []byte, now launch.Time) (Run, error)
 	if !validJSON(input) {
 		return Run{}, launch.Refuse(launch.ErrInvalid, "input is not one valid JSON value in UTF-8")
 	}
-	if p.Node(p.Start) == nil {
+	if start == nil {
 		return Run{}, launch.Refuse(launch.ErrInvalid, "the plan has no start node; validate it first")
 	}
-	return Run{ID: id, Revision: 1, Status: Running, Node: p.Start, Visit: 1, Attempt: 1, Input: input, Started: now}, nil
+	r := Run{ID: id, Revision: 1, Status: Running, Node: p.Start, Visit: 1, Attempt: 1, Input: input, Started: now,
+		Began: now, Budget: start.Budget}
+	if p.Settings != nil {
+		r.Settings, r.Seen = 1, 1
+	}
+	return r, nil
 }
 
 // At returns the event of that kind at the run's current execution.
