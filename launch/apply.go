@@ -232,29 +232,46 @@ func (s *step) held(why Park) Park {
 	return why
 }
 
-func (WakeCommand) apply(s *step) {
+func (c WakeCommand) apply(s *step) {
 	if s.ended() || !s.in(Parked) {
 		return
 	}
-	switch s.l.Park {
-	case ParkWaiting:
-	case ParkDue:
+	answered := c.Answered && (s.l.Attention == PromptsLost || s.l.Attention == NoProgress || s.l.Attention == EffectAmbiguous)
+	switch {
+	case answered && s.l.Paused: // what was waited for is there, and the pause stands
+		s.l.Park, s.l.Attention = ParkPaused, NoAttention
+		s.note(Event{Kind: EvWoken, Park: ParkPaused})
+		return
+	case s.l.Park == ParkWaiting || answered:
+	case s.l.Park == ParkDue:
 		s.refuse(ErrNotAllowed, "run %s is already due", s.l.ID)
 		return
 	default:
 		s.refuse(ErrPaused, "run %s is parked (%s); a person resumes it", s.l.ID, s.l.Park)
 		return
 	}
-	s.l.Park, s.l.Ready = ParkDue, s.now.Wall
+	s.l.Park, s.l.Attention, s.l.Ready = ParkDue, NoAttention, s.now.Wall
+	s.l.Strikes = min(s.l.Strikes, maxStrikes-1)
 	s.note(Event{Kind: EvWoken, Park: ParkDue})
+}
+
+func (c AttendCommand) apply(s *step) {
+	switch {
+	case s.ended() || !s.in(Parked):
+	case c.Attention == NoAttention || c.Attention >= attentionSentinel:
+		s.refuse(ErrInvalid, "attention needs one of its reasons")
+	case s.l.Park != ParkAttention:
+		s.l.Park, s.l.Attention, s.l.Ready = ParkAttention, c.Attention, 0
+		s.note(Event{Kind: EvParked, Park: ParkAttention, Attention: c.Attention})
+	}
 }
 
 func (c PauseCommand) apply(s *step) {
 	if s.ended() {
 		return
 	}
-	if c.Actor != Person {
-		s.refuse(ErrNotAllowed, "only a person pauses a run")
+	if c.Actor < Model || c.Actor > Host {
+		s.refuse(ErrNotAllowed, "only the model, a person or the host pauses a run")
 		return
 	}
 	if s.l.Paused {
@@ -283,8 +300,8 @@ func (c ResumeCommand) apply(s *step) {
 	if s.ended() {
 		return
 	}
-	if c.Actor != Person {
-		s.refuse(ErrNotAllowed, "only a person resumes a run")
+	if c.Actor != Person && c.Actor != Host {
+		s.refuse(ErrNotAllowed, "only a person resumes a run: in Pi with /workflow resume")
 		return
 	}
 	if !s.l.Paused && s.l.Park != ParkPaused && s.l.Park != ParkAttention {

@@ -22,11 +22,12 @@ const (
 	CmdSettle
 	CmdCancel
 	CmdRecover
+	CmdAttend
 )
 
 // String returns the command's name.
 func (k CommandKind) String() string {
-	names := [...]string{"none", "reserve", "claim", "start", "renew", "release", "park", "wake", "pause", "resume", "finish", "fail", "settle", "cancel", "recover"}
+	names := [...]string{"none", "reserve", "claim", "start", "renew", "release", "park", "wake", "pause", "resume", "finish", "fail", "settle", "cancel", "recover", "attend"}
 	if int(k) >= len(names) {
 		return "unknown"
 	}
@@ -106,14 +107,21 @@ type ParkCommand struct {
 }
 
 // WakeCommand makes a parked, waiting launch due: its request was answered or
-// its timer fired. A paused launch or one parked for attention stays so.
-type WakeCommand struct{}
+// its timer fired. A paused launch or one parked for attention stays so, but an
+// answer, or a person's finding about an effect, ends the attention that was
+// asked for want of one.
+type WakeCommand struct{ Answered bool }
 
-// PauseCommand holds a launch until a person resumes it.
+// AttendCommand parks a parked launch for attention.
+type AttendCommand struct{ Attention Attention }
+
+// PauseCommand holds a launch until a person resumes it. The host pauses on
+// behalf of a person who stopped a turn of the run, or after a provider's error.
 type PauseCommand struct{ Actor Actor }
 
 // ResumeCommand ends a pause or attention. Waiting is set when the run still
-// has an open request, so that it goes on waiting.
+// has an open request, so that it goes on waiting. The host resumes only what
+// it paused for an abort that turned out to be a disconnect.
 type ResumeCommand struct {
 	Actor   Actor
 	Waiting bool
@@ -157,3 +165,4 @@ func (FailCommand) Kind() CommandKind    { return CmdFail }    // see [Command]
 func (SettleCommand) Kind() CommandKind  { return CmdSettle }  // see [Command]
 func (CancelCommand) Kind() CommandKind  { return CmdCancel }  // see [Command]
 func (RecoverCommand) Kind() CommandKind { return CmdRecover } // see [Command]
+func (AttendCommand) Kind() CommandKind  { return CmdAttend }  // see [Command]

@@ -140,6 +140,7 @@ const (
 	NoProgress                  // a second lease was lost without saved progress
 	SourceChanged               // the definition differs from the pinned one
 	EffectAmbiguous             // an external effect may or may not have happened
+	PromptsLost                 // a request was put to the model too often without a whole turn
 	attentionSentinel           // number of reasons
 )
 
@@ -152,6 +153,8 @@ func (a Attention) String() string {
 		return "source_changed"
 	case EffectAmbiguous:
 		return "effect_ambiguous"
+	case PromptsLost:
+		return "prompts_lost"
 	}
 	return ""
 }

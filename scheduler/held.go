@@ -23,7 +23,8 @@ type held struct {
 	ctx   context.Context // of user code
 	abort context.CancelCauseFunc
 
-	moved bool // something of this claim was accepted; the worker's own
+	moved bool       // something of this claim was accepted; the worker's own
+	at    store.Next // where the run stands; likewise
 
 	// Under the scheduler's lock.
 	since   uint64      // events of the run up to the claim; 0 = not claimed yet

@@ -14,6 +14,7 @@ type flags struct {
 	scan     bool // claims of the file
 	ready    bool // headless runs that wait
 	all      bool // all connected sessions
+	lapse    bool // stored deadlines
 	sessions map[launch.SessionKey]struct{}
 }
 
@@ -32,6 +33,7 @@ type loopState struct {
 	more     bool                           // and there is more of it than was read
 	sessions map[launch.SessionKey]struct{} // to be looked at, or known to wait for a slot
 	full     bool                           // a lost claim waits for a slot
+	deadline launch.Mono                    // stored deadline that passes first; 0 = none
 	expiry   launch.Mono                    // of the foreign lease that ends first; 0 = none
 	retry    launch.Mono                    // when to repeat what failed in passing; 0 = nothing
 	due      launch.Mono                    // of the alarm; 0 = none
@@ -50,6 +52,9 @@ func (s *Scheduler) committed(events []store.Event) {
 	look := false
 	for i := range events {
 		e := &events[i]
+		if e.Timer {
+			s.flags.lapse, look = true, true
+		}
 		if e.Launch == 0 {
 			continue // what concerns only a session comes with a nudge
 		}
@@ -127,8 +132,14 @@ func (s *Scheduler) look() {
 		if now.Sub(l.due) > launch.ClockTolerance {
 			s.distrust()
 		}
-		l.due, l.expiry, l.retry = 0, 0, 0
-		f.scan = true
+		if l.deadline != 0 && now >= l.deadline {
+			f.lapse = true
+		}
+		f.scan = f.scan || l.expiry != 0 && now >= l.expiry || l.retry != 0 && now >= l.retry
+		l.due, l.retry = 0, 0
+	}
+	if f.lapse {
+		s.lapse()
 	}
 	l.mine = nil
 	l.stale = l.stale || f.ready
@@ -204,8 +215,10 @@ func (s *Scheduler) refused(run launch.RunID, err error) bool {
 func (s *Scheduler) arm() {
 	l := &s.loop
 	at := l.expiry
-	if l.retry != 0 && (at == 0 || l.retry < at) {
-		at = l.retry
+	for _, other := range [...]launch.Mono{l.retry, l.deadline} {
+		if other != 0 && (at == 0 || other < at) {
+			at = other
+		}
 	}
 	if at == l.due {
 		return

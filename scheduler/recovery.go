@@ -52,6 +52,39 @@ func (s *Scheduler) scan() {
 	}
 }
 
+// maxLapse is how long after a jump of the wall clock a deadline that it passed
+// is noticed at the latest.
+const maxLapse = time.Minute
+
+// lapse handles the stored deadlines that have passed, and notices when the next
+// one does (rule scheduler/deadlines). A lapse needs no slot; what it makes due
+// does.
+func (s *Scheduler) lapse() {
+	l := &s.loop
+	l.deadline = 0
+	for more := true; more; {
+		n, err := do(s.ctx, s, store.Lapse{})
+		if err != nil {
+			s.unread("the deadlines", err)
+			return
+		}
+		more = n >= store.MaxLapse
+	}
+	next, err := s.store.Deadline(s.ctx)
+	if err != nil {
+		s.unread("the deadlines", err)
+		return
+	}
+	if next != 0 {
+		wall, now := s.clock.Now()
+		left := min(next.Sub(wall), maxLapse)
+		if left <= 0 { // the clock is not trusted now
+			left = retryEvery
+		}
+		l.deadline = now.Add(left)
+	}
+}
+
 // recover takes a lost claim over, or gives the run back to its owner. Both look
 // at the claim again in their write. When the slots of the file are taken by
 // lost claims alone, as after a host that respected more of them, the run is

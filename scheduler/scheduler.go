@@ -142,7 +142,7 @@ func (s *Scheduler) Nudge(session launch.SessionKey) {
 func (s *Scheduler) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flags.scan, s.flags.ready, s.flags.all = true, true, true
+	s.flags.scan, s.flags.ready, s.flags.all, s.flags.lapse = true, true, true, true
 	s.wakeLocked()
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"time"
 
 	"example.com/piworkflows/engine"
 	"example.com/piworkflows/engine/run"
@@ -125,6 +126,7 @@ func (h *held) perform(c store.Claimed) error {
 			return err
 		}
 	}
+	h.at = c.Next
 	job := engine.Job{Run: h.run, Input: c.Input, Current: engine.Next(c.Next), Log: h.s.o.Log}
 	return engine.Work(h.ctx, h.wf, job, h)
 }
@@ -159,12 +161,13 @@ func (h *held) Propose(_ context.Context, p engine.Proposal) (engine.Next, error
 	next, err := persist(h, store.Propose{
 		Run: h.run, Authority: h.auth, Plan: h.plan, Node: p.Node, Visit: p.Visit, Attempt: p.Attempt,
 		Outcome: p.Outcome, Output: p.Output, Failure: p.Failure, Unknown: p.Unknown, Observed: p.Observed, Applied: p.Applied,
+		Ask: (*store.Ask)(p.Ask), Notice: p.Notice, Verdict: store.Verdict(p.Verdict),
 	})
 	if err != nil {
 		h.receipt(p, err)
 		return engine.Next{}, err
 	}
-	h.moved = true
+	h.moved, h.at = true, next
 	if next.Ended || next.Parked {
 		return engine.Next(next), nil
 	}
@@ -174,6 +177,34 @@ func (h *held) Propose(_ context.Context, p engine.Proposal) (engine.Next, error
 // Output implements [engine.Host].
 func (h *held) Output(ctx context.Context, node string) ([]byte, bool, error) {
 	return h.s.store.Output(ctx, h.run, node)
+}
+
+// Reserve implements [engine.Host].
+func (h *held) Reserve(_ context.Context, fingerprint launch.Digest) error {
+	_, err := persist(h, store.Reserve{Run: h.run, Authority: h.auth, Plan: h.plan, Node: h.at.Node, Visit: h.at.Visit, Attempt: h.at.Attempt, Fingerprint: fingerprint})
+	if err == nil {
+		return h.fit()
+	}
+	return err
+}
+
+// Settings implements [engine.Host].
+func (h *held) Settings(ctx context.Context, revision uint32) ([]byte, error) {
+	value, _, err := h.s.store.Settings(ctx, h.run, revision)
+	return value, err
+}
+
+// Limit implements [engine.Host].
+func (h *held) Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := h.s
+	s.mu.Lock()
+	stop := s.afterLocked(d, func() { cancel(engine.ErrBudget) })
+	s.mu.Unlock()
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
 }
 
 // receipt records what became of an action whose run was ended or taken over
@@ -189,7 +220,7 @@ func (h *held) receipt(p engine.Proposal, refused error) {
 		return
 	}
 	applied := p.Outcome == engine.OK || p.Applied
-	_, err := persist(h, store.Receipt{Run: h.run, Token: h.auth.Token, Node: p.Node, Visit: p.Visit, Applied: applied})
+	_, err := persist(h, store.Receipt{Run: h.run, Token: h.auth.Token, Node: p.Node, Visit: p.Visit, Retry: h.at.Retry, Applied: applied})
 	if err != nil {
 		h.s.o.Log.Warn("the receipt of an action could not be recorded", "run", string(h.run), "node", p.Node, told(err))
 	}

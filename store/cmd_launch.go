@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"example.com/piworkflows/engine/follow"
+	"example.com/piworkflows/engine/request"
+	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/intents"
 	"example.com/piworkflows/launch"
@@ -22,6 +24,9 @@ type Start struct {
 	launch.Request
 	Epoch    uint64 // of the connection that the start came through; 0 = none
 	ToolCall string // recorded, never a key
+	// Revision is the execution revision of the Parent that is restarted, whose
+	// input the new run has (rule launch/restart).
+	Revision uint64
 }
 
 // Started is the answer to [Start].
@@ -32,6 +37,13 @@ type Started struct {
 }
 
 func (c Start) run(x *tx) (Started, error) {
+	var parent *launchRow
+	if c.Parent != "" {
+		var err error
+		if parent, err = c.source(x); err != nil {
+			return Started{}, err
+		}
+	}
 	if c.RequestKey != "" {
 		l, err := x.firstLaunch(launchesByKey, Value{Kind: Text, Text: c.Scope}, Value{Kind: Text, Text: c.RequestKey})
 		if err != nil {
@@ -43,6 +55,11 @@ func (c Start) run(x *tx) (Started, error) {
 	}
 	if c.ToolCall != "" {
 		if err := launch.CheckKey("tool call id", c.ToolCall); err != nil {
+			return Started{}, err
+		}
+	}
+	if parent != nil {
+		if err := c.restartable(x, parent); err != nil {
 			return Started{}, err
 		}
 	}
@@ -71,7 +88,73 @@ func (c Start) run(x *tx) (Started, error) {
 	for _, e := range events {
 		x.launchEvent(row, e, c.ToolCall)
 	}
+	if parent != nil && c.Actor == launch.Person {
+		err := x.eachIntent(parent, func(*intents.Intent) intents.Command { return intents.Withdraw{Reason: intents.ReasonRestarted} })
+		if err := x.contain(parent.Session, parent.ID, err); err != nil {
+			return Started{}, err
+		}
+	}
 	return Started{Run: l.ID, Created: true, State: l.State}, nil
+}
+
+// source returns the run that a restart names, and takes its input over.
+func (c *Start) source(x *tx) (*launchRow, error) {
+	l, err := x.visible(c.Parent, c.Session, c.Actor, 0)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case l.Workflow != c.Workflow:
+		return nil, launch.Refuse(launch.ErrInvalid, "run %s is of workflow %s; a restart keeps the workflow", l.ID, l.Workflow)
+	case !l.HasRecord():
+		return nil, launch.Refuse(launch.ErrNotAllowed, "run %s never ran; start its workflow with an input instead", l.ID)
+	}
+	r, err := x.record(l)
+	if err != nil {
+		return nil, err
+	}
+	c.Input = r.Input
+	return l, nil
+}
+
+// restartable refuses the restart of a run that has not ended, at another
+// revision than the caller saw, or with an effect that nobody has settled.
+func (c *Start) restartable(x *tx, l *launchRow) error {
+	r, err := x.record(l)
+	if err != nil {
+		return err
+	}
+	refuse := func(kind launch.Kind, format string, args ...any) error {
+		e := launch.Refuse(kind, format, args...)
+		e.Run, e.State = l.ID, l.State
+		return e
+	}
+	switch {
+	case !l.State.Terminal():
+		return refuse(launch.ErrNotAllowed, "run %s is %s; only a run that has ended is restarted, so cancel it first", l.ID, l.State)
+	case c.Revision != r.Revision:
+		return refuse(launch.ErrStale, "run %s is at revision %d, the restart names %d; look at its status and repeat", l.ID, r.Revision, c.Revision)
+	}
+	open, err := x.unsettled(l.ID)
+	if err != nil {
+		return err
+	}
+	if open != nil {
+		return refuse(launch.ErrUnsettledEffect, "the effect of node %s of run %s may or may not have happened; a person resolves it first (effect %s)", open.Key.Path, l.ID, open.Key.ID())
+	}
+	return nil
+}
+
+// unsettled returns an effect of a run that is not settled, or nil.
+func (x *tx) unsettled(id launch.RunID) (*effectRow, error) {
+	key, _ := runBytes(id)
+	var e effectRow
+	found := false
+	err := x.rows.Scan(effectsUnsettled, []Value{{Kind: Blob, Blob: key[:]}}, 1, &e, func() bool { found = true; return false })
+	if err != nil || !found {
+		return nil, err
+	}
+	return x.effect(e.Key)
 }
 
 // admit decides whether a session may start a run now. The function that it
@@ -256,23 +339,42 @@ func (x *tx) visible(id launch.RunID, from launch.SessionKey, actor launch.Actor
 }
 
 // Pause holds a run until a person resumes it. Answer: the launch's state.
-type Pause struct{ Run launch.RunID }
+type Pause struct {
+	Run     launch.RunID
+	Actor   launch.Actor      // Model or Person
+	Session launch.SessionKey // where the call comes from; a model sees only its own runs
+	Epoch   uint64            // of that connection; 0 = none
+}
 
 func (c Pause) run(x *tx) (launch.State, error) {
-	l, err := x.launch(c.Run)
+	l, err := x.visible(c.Run, c.Session, c.Actor, c.Epoch)
 	if err != nil {
 		return 0, err
 	}
-	err = x.applyLaunch(l, launch.PauseCommand{Actor: launch.Person})
+	if l.Mode == launch.Interactive { // the pause outlives a hold that is lifted
+		s, err := x.session(l.Session)
+		if err != nil {
+			return 0, err
+		}
+		if s.HeldRun == l.ID {
+			s.HeldRun = ""
+		}
+	}
+	err = x.applyLaunch(l, launch.PauseCommand{Actor: c.Actor})
 	return l.State, err
 }
 
 // Resume ends a pause or attention on behalf of a person, and lifts the
 // session's hold. Answer: the launch's state.
-type Resume struct{ Run launch.RunID }
+type Resume struct {
+	Run     launch.RunID
+	Actor   launch.Actor // Person
+	Session launch.SessionKey
+	Epoch   uint64
+}
 
 func (c Resume) run(x *tx) (launch.State, error) {
-	l, err := x.launch(c.Run)
+	l, err := x.visible(c.Run, c.Session, c.Actor, c.Epoch)
 	if err != nil {
 		return 0, err
 	}
@@ -282,14 +384,38 @@ func (c Resume) run(x *tx) (launch.State, error) {
 			return l.State, err
 		}
 		if e == nil || !e.Observable() {
-			return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; find out, then cancel the run", l.ID)
+			return l.State, launch.Refuse(launch.ErrUnsettledEffect, "run %s has an external effect that may or may not have happened; find out, then resolve the effect or cancel the run", l.ID)
 		}
 	}
-	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: launch.Person}); err != nil || l.Mode == launch.Headless {
+	if err := x.resume(l, c.Actor); err != nil || l.Mode == launch.Headless {
 		return l.State, err
 	}
 	_, err = x.apply(l.Session, session.Free{})
 	return l.State, err
+}
+
+// resume ends a pause or attention. A run that still waits goes on waiting, and
+// its request counts its prompts anew.
+func (x *tx) resume(l *launchRow, actor launch.Actor) error {
+	var q *requestRow
+	waiting := false
+	if l.HasRecord() {
+		r, err := x.record(l)
+		if err != nil {
+			return err
+		}
+		if q, err = x.asked(r); err != nil {
+			return err
+		}
+		waiting = r.Due != 0 || q != nil && q.State == request.Pending
+	}
+	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: actor, Waiting: waiting}); err != nil || q == nil || !waiting {
+		return err
+	}
+	if err := x.applyRequest(q, request.Resume{}); err != nil {
+		return err
+	}
+	return x.contain(l.Session, l.ID, x.promptAgain(q.ID))
 }
 
 // Renew extends a lease. Answer: [Renewed].
@@ -307,8 +433,19 @@ func (c Renew) run(x *tx) (Renewed, error) {
 	if err != nil {
 		return Renewed{}, err
 	}
-	err = x.applyLaunch(l, launch.RenewCommand{Authority: c.Authority, Lease: c.Lease})
-	return Renewed{Paused: l.Paused}, err
+	if err := x.applyLaunch(l, launch.RenewCommand{Authority: c.Authority, Lease: c.Lease}); err != nil {
+		return Renewed{}, err
+	}
+	if l.State == launch.Running {
+		r, err := x.record(l)
+		if err != nil {
+			return Renewed{}, err
+		}
+		if r.Active.Opened != 0 {
+			return Renewed{Paused: l.Paused}, x.applyRun(l, r, run.SampleClock{}, nil)
+		}
+	}
+	return Renewed{Paused: l.Paused}, nil
 }
 
 // FailActivation ends a starting launch whose activation failed. Answer: the

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"example.com/piworkflows/engine/effect"
@@ -9,13 +10,27 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// Next is where a run stands for the worker that holds it.
+// Next is where a run stands for the worker that holds it; engine.Next says what
+// each field means.
 type Next struct {
-	Node           string
-	Visit, Attempt uint32
-	Ended, Parked  bool // nothing to run
-	Recovering     bool // the effect of this visit was reserved before this attempt
-	Ambiguous      bool // that effect is ambiguous
+	Node                  string
+	Visit, Attempt, Retry uint32
+	Ended, Parked         bool // nothing to run
+	Recovering            bool // the effect of this visit was reserved before this attempt
+	Ambiguous             bool // that effect is ambiguous
+	Reserve               bool // its effect needs an approval
+	Budget                time.Duration
+	Seen                  uint32
+	Candidate             []byte
+}
+
+// next is the run's current execution.
+func (x *tx) next(r *runRow) Next {
+	next := Next{Node: r.Node, Visit: r.Visit, Attempt: r.Attempt, Retry: r.Retry, Seen: r.Seen}
+	if left, limited := r.Left(); limited {
+		next.Budget = max(left, 1)
+	}
+	return next
 }
 
 // run returns the record of a run, or nil.
@@ -34,13 +49,16 @@ func (x *tx) record(l *launchRow) (*runRow, error) {
 
 // applyRun applies a command to a run and keeps what it leaves.
 func (x *tx) applyRun(l *launchRow, r *runRow, c run.Command, p *run.Plan) error {
-	res, err := run.Apply(r.Run, c, p, func(node string) (uint32, error) { return x.visits(l.ID, node) }, x.now.Wall)
+	res, err := run.Apply(r.Run, c, p, func(node string) (uint32, error) { return x.visits(l.ID, node) }, x.now)
 	if err != nil {
 		return err
 	}
 	r.Run = res.Run
 	if res.Step != nil {
 		x.steps.insert(stepRow{*res.Step})
+	}
+	if res.Interval != nil {
+		x.spent.insert(intervalRow{*res.Interval})
 	}
 	for _, e := range res.Events {
 		x.nodeEvent(l, e)
@@ -67,7 +85,7 @@ func (x *tx) visits(id launch.RunID, node string) (uint32, error) {
 
 // effect returns the effect of an action's visit, or nil.
 func (x *tx) effect(k effect.Key) (*effectRow, error) {
-	return x.effects.load(x, effectRow{effect.Effect{Key: k}}, func(r *effectRow) bool { return r.Key == k })
+	return x.effects.load(x, effectRow{Effect: effect.Effect{Key: k}}, func(r *effectRow) bool { return r.Key == k })
 }
 
 // current returns the effect of the node at which a run stands, or nil.
@@ -76,13 +94,16 @@ func (x *tx) current(l *launchRow) (*effectRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.effect(effect.ActionKey(l.ID, r.Node, r.Visit, 0))
+	return x.effect(effect.ActionKey(l.ID, r.Node, r.Visit, r.Retry))
 }
 
 // enter makes the current node of a running run ready for its worker: an
 // action's effect is reserved before its code starts (rule effect/reserve).
 func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
-	next := Next{Node: r.Node, Visit: r.Visit, Attempt: r.Attempt}
+	if err := x.applyRun(l, r, run.StartClock{}, p); err != nil {
+		return Next{}, err
+	}
+	next := x.next(r)
 	n := p.Node(r.Node)
 	if n == nil {
 		return next, launch.Refuse(launch.ErrSourceChanged, "the plan has no node %s; use the definition that is pinned for the run", r.Node)
@@ -90,11 +111,15 @@ func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
 	if n.Kind != run.Action {
 		return next, nil
 	}
-	key := effect.ActionKey(l.ID, r.Node, r.Visit, 0)
+	key := effect.ActionKey(l.ID, r.Node, r.Visit, r.Retry)
 	have, err := x.effect(key)
 	if err != nil {
 		return next, err
 	}
+	if next.Reserve = have == nil && n.Approval != ""; next.Reserve {
+		return next, nil
+	}
+	fingerprint := launch.DigestOf(append(l.Digest[:], r.Node...))
 	var existing *effect.Effect
 	if have != nil {
 		existing = &have.Effect
@@ -105,35 +130,49 @@ func (x *tx) enter(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
 		if next.Ambiguous = have.State == effect.Ambiguous; next.Ambiguous {
 			return next, nil
 		}
+		fingerprint = have.Fingerprint
 	}
-	e, adopted, err := effect.Reserve(existing, effect.Reservation{
-		Key: key, Fingerprint: launch.DigestOf(append(l.Digest[:], r.Node...)), Policy: n.Policy, Token: l.Claim.Token, Attempt: r.Attempt,
-	}, x.now.Wall)
+	return next, x.reserve(l, have, existing, effect.Reservation{
+		Key: key, Fingerprint: fingerprint, Policy: n.Policy, Token: l.Claim.Token, Attempt: r.Attempt,
+	})
+}
+
+// reserve keeps an effect's reservation.
+func (x *tx) reserve(l *launchRow, have *effectRow, existing *effect.Effect, want effect.Reservation) error {
+	e, adopted, err := effect.Reserve(existing, want, x.now.Wall)
 	if err != nil {
-		return next, err
+		return err
 	}
 	if adopted {
 		have.Effect = e
 	} else {
-		x.effects.insert(effectRow{e})
+		x.effects.insert(effectRow{Effect: e})
 	}
 	x.effectEvent(l, &e)
-	return next, nil
+	return nil
 }
 
 // settleLost settles the current node by the receipt that its lost worker left
 // (rule effect/receipt): what the effect came to is known, its output is not.
 func (x *tx) settleLost(l *launchRow, r *runRow, p *run.Plan, e *effectRow) (Next, error) {
-	what := "did not take effect"
+	settle := r.settle()
+	settle.Receipt = true
+	if e.State == effect.Applied && e.Output != nil {
+		if n := p.Node(r.Node); n != nil && n.CheckOutput(e.Output) == nil {
+			settle.Outcome, settle.Output = run.OK, e.Output
+			return x.settleNode(l, r, p, settle)
+		}
+	}
+	what, who := "did not take effect", "a receipt says that came after its worker was lost"
 	if e.State == effect.Applied {
 		what = "took effect and its output is lost"
 	}
-	failure := launch.NewSafeError(launch.CodeNodeFailed, "node "+r.Node+" "+what+", as a receipt says that came after its worker was lost; look at what it did, then restart the run")
-	settle := run.Settle{Node: r.Node, Visit: r.Visit, Attempt: r.Attempt, Outcome: run.Failed, Failure: failure, Receipt: true}
-	if err := x.applyRun(l, r, settle, p); err != nil {
-		return Next{}, err
+	if e.Evidence != "" {
+		who = "a person found out"
 	}
-	return x.goOn(l, r, launch.Authority{Runner: l.Claim.Runner, Token: l.Claim.Token, Generation: l.Generation}, p)
+	settle.Outcome = run.Failed
+	settle.Failure = launch.NewSafeError(launch.CodeNodeFailed, "node "+r.Node+" "+what+", as "+who+"; look at what it did, then restart the run")
+	return x.settleNode(l, r, p, settle)
 }
 
 // Claim takes a launch for this host. Answer: [Claimed], whose State tells
@@ -229,10 +268,28 @@ func (c *Claim) mine(x *tx, l *launchRow) error {
 	if s.Host != c.Runner {
 		return launch.Refuse(launch.ErrNotAllowed, "run %s belongs to a session that is not connected to this host", l.ID)
 	}
-	if why := s.Boundary(x.now); why != "" && !l.HasRecord() {
-		return launch.Refuse(launch.ErrNotAllowed, "run %s waits: %s", l.ID, why)
+	why, err := x.waits(l, s)
+	if err == nil && why != "" {
+		err = launch.Refuse(launch.ErrNotAllowed, "run %s waits: %s", l.ID, why)
 	}
-	return nil
+	return err
+}
+
+// waits says why an interactive run may not go on in its session now, or returns
+// an empty string: the first activation waits for the boundary, and nothing new
+// starts while a turn of the run is being stopped.
+func (x *tx) waits(l *launchRow, s *sessionRow) (string, error) {
+	if !l.HasRecord() {
+		return s.Boundary(x.now), nil
+	}
+	if s.Abort == "" || !s.Connected() {
+		return "", nil
+	}
+	m, err := x.message(s.Abort)
+	if err != nil || m == nil || m.Run != l.ID {
+		return "", err
+	}
+	return "its last turn is being stopped", nil
 }
 
 var errNoPlan = launch.Refuse(launch.ErrInvalid, "the plan is not set; pass the one that is pinned for the run")
@@ -245,7 +302,6 @@ func (x *tx) begin(l *launchRow, p *run.Plan) (Claimed, error) {
 	}
 	input := l.Input
 	first := !l.HasRecord()
-	a := launch.Authority{Runner: l.Claim.Runner, Token: l.Claim.Token, Generation: l.Generation}
 	var r *runRow
 	if first {
 		begun, err := run.Begin(l.ID, p, input, x.now.Wall)
@@ -253,6 +309,9 @@ func (x *tx) begin(l *launchRow, p *run.Plan) (Claimed, error) {
 			return Claimed{}, err
 		}
 		r = x.runs.insert(runRow{begun})
+		if p.Settings != nil {
+			x.settings.insert(settingsRow{Run: l.ID, Revision: 1, Value: p.Settings.Defaults, By: launch.Host, At: x.now.Wall})
+		}
 	} else {
 		var err error
 		if r, err = x.record(l); err != nil {
@@ -260,21 +319,38 @@ func (x *tx) begin(l *launchRow, p *run.Plan) (Claimed, error) {
 		}
 		input = r.Input
 	}
-	if err := x.applyLaunch(l, launch.StartCommand{Authority: a}); err != nil {
+	if err := x.applyLaunch(l, launch.StartCommand{Authority: authority(l)}); err != nil {
 		return Claimed{}, err
 	}
-	if first {
-		x.nodeEvent(l, r.At(run.Entered))
-	} else {
-		if err := x.applyRun(l, r, run.Unpark{}, p); err != nil {
-			return Claimed{}, err
-		}
-		if err := x.applyRun(l, r, run.Reattempt{}, p); err != nil {
-			return Claimed{}, err
-		}
+	if !first {
+		next, err := x.goOnFrom(l, r, p)
+		return Claimed{State: l.State, Generation: l.Generation, Input: input, Next: next}, err
 	}
+	x.nodeEvent(l, r.At(run.Entered))
 	next, err := x.enter(l, r, p)
 	return Claimed{State: l.State, Generation: l.Generation, Input: input, Next: next}, err
+}
+
+// goOnFrom goes on with a run that was parked. A request keeps its attempt, and
+// a retry has a new one already; everything else was interrupted.
+func (x *tx) goOnFrom(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
+	retrying := r.Status == run.Waiting
+	if err := x.applyRun(l, r, run.Unpark{}, p); err != nil {
+		return Next{}, err
+	}
+	q, err := x.asked(r)
+	if err != nil {
+		return Next{}, err
+	}
+	if q != nil {
+		return x.takeOver(l, r, q, p)
+	}
+	if !retrying {
+		if err := x.applyRun(l, r, run.Reattempt{}, p); err != nil {
+			return Next{}, err
+		}
+	}
+	return x.enter(l, r, p)
 }
 
 // Activate starts a claimed launch whose activation check has passed. Answer:
@@ -314,7 +390,27 @@ type Propose struct {
 	Unknown        bool // the action may or may not have taken effect
 	Observed       bool // the outcome is what the author's observer found
 	Applied        bool // it took effect although the outcome is failed
+	Ask            *Ask // instead of an outcome: the node opens its request
+	Notice         string
+	Verdict        Verdict // instead of an outcome: of the node's validation code
 }
+
+// Ask is what a node asks; see engine.Ask.
+type Ask struct {
+	Title, Task string
+	Subject     launch.Digest
+}
+
+// Verdict is what validation code says of an answer.
+type Verdict uint8
+
+// The verdicts.
+const (
+	_         Verdict = iota
+	Accepted          // it stands, as Output
+	Rejected          // the model has to correct it, for the reason in Failure
+	NoVerdict         // the code failed or was stopped
+)
 
 func (c Propose) run(x *tx) (Next, error) {
 	l, err := x.launch(c.Run)
@@ -338,9 +434,18 @@ func (c Propose) run(x *tx) (Next, error) {
 	if n == nil {
 		return Next{}, launch.Refuse(launch.ErrInvalid, "the plan has no node of that name")
 	}
+	if c.Node != r.Node || c.Visit != r.Visit || c.Attempt != r.Attempt {
+		return Next{}, launch.Refuse(launch.ErrStale, "run %s is at node %s, visit %d, attempt %d; stop the attempt that you name", l.ID, r.Node, r.Visit, r.Attempt)
+	}
+	switch {
+	case c.Verdict != 0:
+		return x.verdict(l, r, c.Plan, &c)
+	case c.Ask != nil:
+		return x.open(l, r, c.Plan, n, &c)
+	}
 	receipt := false
 	if n.Kind == run.Action {
-		e, err := x.effect(effect.ActionKey(l.ID, c.Node, c.Visit, 0))
+		e, err := x.effect(effect.ActionKey(l.ID, c.Node, c.Visit, r.Retry))
 		if err != nil {
 			return Next{}, err
 		}
@@ -352,6 +457,14 @@ func (c Propose) run(x *tx) (Next, error) {
 		}
 		if e.State == effect.Ambiguous {
 			return x.askPerson(l, r, c.Plan)
+		}
+	}
+	if n.Kind == run.Notify && c.Outcome == run.OK {
+		if c.Notice == "" || len(c.Notice) > launch.MaxOptions {
+			return x.failNode(l, r, c.Plan, "must say 1 to "+strconv.Itoa(launch.MaxOptions)+" bytes")
+		}
+		if err := x.notify(l, n, c.Visit, c.Notice); err != nil {
+			return Next{}, err
 		}
 	}
 	settle := run.Settle{Node: c.Node, Visit: c.Visit, Attempt: c.Attempt, Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, Receipt: receipt}
@@ -392,8 +505,7 @@ func (x *tx) askPerson(l *launchRow, r *runRow, p *run.Plan) (Next, error) {
 	if err := x.applyRun(l, r, run.Park{Status: run.Attention}, p); err != nil {
 		return Next{}, err
 	}
-	a := launch.Authority{Runner: l.Claim.Runner, Token: l.Claim.Token, Generation: l.Generation}
-	err := x.applyLaunch(l, launch.ParkCommand{Authority: a, Why: launch.ParkAttention, Attention: launch.EffectAmbiguous})
+	err := x.applyLaunch(l, launch.ParkCommand{Authority: authority(l), Why: launch.ParkAttention, Attention: launch.EffectAmbiguous})
 	return Next{Parked: true}, err
 }
 
@@ -406,6 +518,8 @@ func (x *tx) goOn(l *launchRow, r *runRow, a launch.Authority, p *run.Plan) (Nex
 		return Next{Ended: true}, x.applyLaunch(l, launch.CancelCommand{Actor: launch.Host})
 	case r.Status.Terminal():
 		return Next{Ended: true}, x.applyLaunch(l, launch.FailCommand{Authority: a, Error: r.Failure})
+	case r.Status == run.Waiting: // for its next retry
+		return Next{Parked: true}, x.applyLaunch(l, launch.ParkCommand{Authority: a, Why: launch.ParkWaiting})
 	case l.Paused:
 		return Next{Parked: true}, x.applyLaunch(l, launch.ParkCommand{Authority: a, Why: launch.ParkPaused})
 	}
@@ -420,6 +534,7 @@ type Receipt struct {
 	Token   launch.Digest
 	Node    string
 	Visit   uint32
+	Retry   uint32
 	Applied bool
 }
 
@@ -428,7 +543,7 @@ func (c Receipt) run(x *tx) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	e, err := x.effect(effect.ActionKey(l.ID, c.Node, c.Visit, 0))
+	e, err := x.effect(effect.ActionKey(l.ID, c.Node, c.Visit, c.Retry))
 	if err != nil || e == nil {
 		return false, err
 	}
@@ -451,7 +566,7 @@ func (c Release) run(x *tx) (launch.State, error) {
 	if err != nil {
 		return 0, err
 	}
-	rec, err := x.proof(l)
+	rec, err := x.proof(l, false)
 	if err != nil {
 		return l.State, err
 	}
@@ -481,7 +596,7 @@ func (x *tx) recover(l *launchRow, generation uint64) error {
 	if _, _, err := launch.Apply(l.Launch, launch.RecoverCommand{Generation: generation, Record: launch.Record{Status: launch.RecordUnreadable}}, x.now); err != nil {
 		return err
 	}
-	rec, err := x.proof(l)
+	rec, err := x.proof(l, true)
 	if err != nil {
 		return err
 	}
@@ -490,7 +605,7 @@ func (x *tx) recover(l *launchRow, generation uint64) error {
 
 // proof is what the run's record says about it once its worker is gone. An
 // action that may have taken effect and may not run again becomes ambiguous.
-func (x *tx) proof(l *launchRow) (launch.Record, error) {
+func (x *tx) proof(l *launchRow, lost bool) (launch.Record, error) {
 	if !l.HasRecord() {
 		return launch.Record{}, nil
 	}
@@ -503,9 +618,17 @@ func (x *tx) proof(l *launchRow) (launch.Record, error) {
 		return launch.Record{}, err
 	}
 	rec := launch.Record{Progress: r.Progress}
+	if r.Active.Opened != 0 && !r.Status.Terminal() {
+		if err := x.applyRun(l, r, run.StopClock{Lost: lost}, nil); err != nil {
+			return rec, err
+		}
+	}
 	switch r.Status {
 	case run.Running:
 		rec.Status = launch.RecordRunning
+		if r.Asked { // its answer is validated, or was settled and is taken over
+			break
+		}
 		ambiguous, err := x.interrupted(l, r)
 		if err != nil {
 			return rec, err
@@ -530,7 +653,7 @@ func (x *tx) proof(l *launchRow) (launch.Record, error) {
 // interrupted asks what becomes of the current node's effect, and parks the
 // record when only a person can tell.
 func (x *tx) interrupted(l *launchRow, r *runRow) (bool, error) {
-	e, err := x.effect(effect.ActionKey(l.ID, r.Node, r.Visit, 0))
+	e, err := x.effect(effect.ActionKey(l.ID, r.Node, r.Visit, r.Retry))
 	if err != nil || e == nil {
 		return false, err
 	}

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"unicode/utf8"
+
+	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/intents"
 	"example.com/piworkflows/launch"
@@ -16,6 +19,9 @@ func (c Connect) run(x *tx) (uint64, error) {
 	if err := launch.CheckSessionKey(c.Session); err != nil {
 		return 0, err
 	}
+	if err := x.stopTurnClock(c.Session, true); err != nil {
+		return 0, err
+	}
 	ch, err := x.apply(c.Session, c.Connect)
 	return ch.World.Session.Epoch, err
 }
@@ -25,6 +31,45 @@ func (c Connect) run(x *tx) (uint64, error) {
 type Observe struct {
 	Session launch.SessionKey
 	Saw     session.Command
+	Reply   *Reply // of a settled turn, or nil
+}
+
+// Reply is what a settled turn said.
+type Reply struct {
+	PromptEntry string // id of the session entry that opened the turn, or empty
+	ReplyEntry  string // id of the final assistant entry, or empty
+	Text        string // of that entry
+	// Usable says that the text is whole and that no entry of the person follows
+	// the message that opened the turn, so that it may answer a request.
+	Usable bool
+}
+
+func (r *Reply) check() error {
+	for _, k := range [...]struct{ field, value string }{{"prompt entry", r.PromptEntry}, {"reply entry", r.ReplyEntry}} {
+		if k.value != "" {
+			if err := launch.CheckKey(k.field, k.value); err != nil {
+				return err
+			}
+		}
+	}
+	if !utf8.ValidString(r.Text) {
+		return launch.Refuse(launch.ErrInvalid, "reply is not valid UTF-8")
+	}
+	return launch.CheckSize("reply", len(r.Text), launch.MaxOutput)
+}
+
+// stopTurnClock closes the active interval of the turn that is open in a
+// session, because nobody samples it any more.
+func (x *tx) stopTurnClock(k launch.SessionKey, lost bool) error {
+	s, err := x.session(k)
+	if err != nil {
+		return err
+	}
+	_, q, err := x.openTurn(s)
+	if err != nil || q == nil {
+		return err
+	}
+	return x.clock(q, run.StopClock{Lost: lost})
 }
 
 // Seen is the answer to [Observe].
@@ -40,7 +85,24 @@ func (c Observe) run(x *tx) (Seen, error) {
 	var named []string
 	saw := c.Saw
 	switch s := saw.(type) {
-	case session.Disconnect, session.Input, session.TurnSettled:
+	case session.Input:
+	case session.Disconnect:
+		row, err := x.session(c.Session)
+		if err != nil {
+			return Seen{}, err
+		}
+		if row.Epoch == s.Epoch {
+			if err := x.stopTurnClock(c.Session, false); err != nil {
+				return Seen{}, err
+			}
+		}
+	case session.TurnSettled:
+		if c.Reply != nil {
+			if err := c.Reply.check(); err != nil {
+				return Seen{}, err
+			}
+			x.reply = c.Reply
+		}
 	case session.TurnStarted:
 		named = []string{s.Message}
 		withdrawn, err := x.withdrawn(s.Message)
@@ -69,7 +131,7 @@ func (x *tx) withdrawn(message string) (bool, error) {
 		return false, nil
 	}
 	m, err := x.message(message)
-	if err != nil || m == nil || m.Intent == "" {
+	if err != nil || m == nil || m.Intent == "" || natural(&m.Message) { // which serves its request too
 		return false, err
 	}
 	i, err := x.intent(m.Intent)
@@ -102,6 +164,9 @@ func (c Try) run(x *tx) (Send, error) {
 		if m.State != session.Pending {
 			continue
 		}
+		if err := x.name(m); err != nil {
+			return Send{}, err
+		}
 		if ready[m.ID], err = x.ready(m); err != nil {
 			return Send{}, err
 		}
@@ -129,6 +194,31 @@ func (c Try) run(x *tx) (Send, error) {
 	return send, nil
 }
 
+// name lets a step or checkpoint message that is not on its way name the pending
+// intent of its run, if there is one now (rule intents/eligible).
+func (x *tx) name(m *session.Message) error {
+	if !natural(m) || m.Attempt.Epoch != 0 {
+		return nil
+	}
+	owed, err := x.pending(m.Session, func(i *intents.Intent) bool { return i.Run == m.Run && !i.Carried() })
+	if err != nil {
+		return err
+	}
+	row, err := x.message(m.ID)
+	if err != nil {
+		return err
+	}
+	row.Intent = ""
+	if len(owed) > 0 {
+		row.Intent = owed[0].ID
+	}
+	m.Intent = row.Intent
+	return nil
+}
+
+// natural reports whether a message serves an intent besides its own subject.
+func natural(m *session.Message) bool { return m.Kind == session.Step || m.Kind == session.Checkpoint }
+
 // ready looks again at whether a pending message may be sent, against its
 // intent and run as they are now (rule intents/eligible).
 func (x *tx) ready(m *session.Message) (bool, error) {
@@ -141,6 +231,9 @@ func (x *tx) ready(m *session.Message) (bool, error) {
 	}
 	if i.Carried() && i.DeliveryClaimToken != m.Attempt.First {
 		return false, nil
+	}
+	if natural(m) {
+		return i.Pending(), nil
 	}
 	facts, err := x.runFacts(m.Run)
 	return err == nil && intents.StillEligible(i.Intent, facts), err
@@ -166,8 +259,8 @@ func (x *tx) carry(m *messageRow) error {
 	if err != nil {
 		return err
 	}
-	claim := intents.Claim{TokenHash: m.Attempt.First, Deadline: m.Attempt.Deadline, Message: m.ID, Run: facts}
-	if err := x.applyIntent(i, claim); err != nil {
+	claim := intents.Claim{TokenHash: m.Attempt.First, Deadline: m.Attempt.Deadline, Message: m.ID, Run: facts, Natural: natural(&m.Message)}
+	if err := x.applyIntent(i, claim); err != nil || claim.Natural {
 		return err
 	}
 	m.Body, err = fallbackBody(i.Intent)

@@ -25,10 +25,12 @@ type Event struct {
 	Why     string            // one safe line, may be empty
 	Message string            // id of the message concerned, or empty
 	Intent  string            // id of the intent concerned, or empty
+	Request string            // id of the request concerned, or empty
 	Node    string            // path of the node concerned, or empty
 	Launch  launch.EventKind  // of a launch's event, else zero
 	Of      session.EventKind // of a session's event, else zero
 	Turn    intents.EventKind // of an intent's event, else zero
+	Timer   bool              // a deadline was stored with it
 }
 
 func sessionStream(k launch.SessionKey) (s [16]byte) {

@@ -31,16 +31,15 @@ func (x *tx) applyLaunch(l *launchRow, c launch.Command) error {
 }
 
 func (x *tx) followLaunch(l *launchRow, e launch.Event) error {
-	if l.Mode == launch.Headless {
-		return nil
-	}
-	s, err := x.session(l.Session)
-	if err != nil {
-		return err
-	}
-	active, err := x.ownTurn(s, l.ID)
-	if err != nil {
-		return err
+	active := false
+	if l.Mode == launch.Interactive {
+		s, err := x.session(l.Session)
+		if err != nil {
+			return err
+		}
+		if active, err = x.ownTurn(s, l.ID); err != nil {
+			return err
+		}
 	}
 	return x.follow(l, e.Kind.String(), follow.Launch(e, &l.Launch, active))
 }
@@ -55,14 +54,52 @@ func (x *tx) ownTurn(s *sessionRow, id launch.RunID) (bool, error) {
 }
 
 func (x *tx) followSession(k launch.SessionKey, events []session.Event) error {
+	var again []follow.Prompt
 	for _, e := range events {
 		for _, c := range follow.Session(e) {
-			if err := x.contain(k, e.Run, x.carryIntent(k, c, e.Kind == session.EvUncarried)); err != nil {
+			if p, ok := c.(follow.Prompt); ok {
+				again = append(again, p)
+				continue
+			}
+			if err := x.contain(k, e.Run, x.carryOn(k, c)); err != nil {
 				return err
 			}
 		}
 	}
+	for _, p := range again {
+		if err := x.contain(k, "", x.promptAgain(p.Request)); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// carryOn carries out what a session's event causes.
+func (x *tx) carryOn(k launch.SessionKey, c follow.Command) error {
+	switch c := c.(type) {
+	case follow.PauseRun:
+		return x.hold(c.Run, launch.PauseCommand{Actor: launch.Host})
+	case follow.LiftPause:
+		l, err := x.launch(c.Run)
+		if err != nil || l.State.Terminal() || !l.Paused {
+			return err
+		}
+		return x.resume(l, launch.Host)
+	case follow.TurnOpened:
+		return x.turnOpened(c.Request)
+	case follow.TurnClosed:
+		return x.turnClosed(c)
+	}
+	return x.carryIntent(k, c)
+}
+
+// hold applies a command to the launch of a run that may have ended.
+func (x *tx) hold(id launch.RunID, c launch.Command) error {
+	l, err := x.launch(id)
+	if err != nil || l.State.Terminal() {
+		return err
+	}
+	return x.applyLaunch(l, c)
 }
 
 // contain turns a refusal of a follow-on into a recorded violation (rule
@@ -72,12 +109,21 @@ func (x *tx) contain(k launch.SessionKey, run launch.RunID, err error) error {
 	if !errors.As(err, &r) || r.Kind == launch.ErrInternal || r.Kind == launch.ErrFull || r.Kind == launch.ErrBusy {
 		return err
 	}
+	why := launch.SafeText(r.Message, 512)
+	violation := Event{Kind: "store.violation", Run: run, Why: why}
+	if k == "" {
+		l, err := x.launch(run)
+		if err != nil {
+			return err
+		}
+		x.runEvent(l, violation, uint8(l.State), l.Generation, encode(messageData{Run: run, Reason: why}))
+		return nil
+	}
 	s, err := x.session(k)
 	if err != nil {
 		return err
 	}
-	why := launch.SafeText(r.Message, 512)
-	x.sessionEvent(s, Event{Kind: "store.violation", Run: run, Why: why}, 0, encode(messageData{Run: run, Reason: why}))
+	x.sessionEvent(s, violation, 0, encode(messageData{Run: run, Reason: why}))
 	return nil
 }
 
@@ -117,6 +163,10 @@ func (x *tx) follow(l *launchRow, what string, all []follow.Command) error {
 			}
 		case follow.Notice:
 			err = x.notice(l, what, c.Text)
+		case follow.EndRequest:
+			err = x.endRequest(l)
+		case follow.StopClock:
+			err = x.stopClock(l)
 		}
 		if err = x.contain(l.Session, l.ID, err); err != nil {
 			return err
@@ -297,7 +347,7 @@ func (x *tx) notice(l *launchRow, what, text string) error {
 }
 
 // carryIntent carries out what a session's event causes in an intent.
-func (x *tx) carryIntent(k launch.SessionKey, c follow.Command, absent bool) error {
+func (x *tx) carryIntent(k launch.SessionKey, c follow.Command) error {
 	switch c := c.(type) {
 	case follow.Resolve:
 		r, err := x.intent(c.Intent)

@@ -78,6 +78,15 @@ func (x *tx) viewFacts(id launch.RunID) (f view.Facts, err error) {
 		if e != nil {
 			f.Effect = &e.Effect
 		}
+		q, err := x.asked(r)
+		if err != nil {
+			return f, err
+		}
+		if q != nil {
+			request := q.Request
+			request.Candidate, request.Answer = nil, nil
+			f.Request = &request
+		}
 	}
 	if l.Mode == launch.Headless {
 		return f, nil
@@ -187,12 +196,29 @@ func (s *Store) Reserved(ctx context.Context, k launch.SessionKey) (w Work, ok b
 			return err
 		}
 		w, ok = workOf(&l.Launch), true
-		if !l.HasRecord() {
-			waits = se.Boundary(x.now)
-		}
-		return nil
+		waits, err = x.waits(l, se)
+		return err
 	})
 	return w, ok, waits, err
+}
+
+// Deadline returns the earliest stored deadline: of an open request, or of a
+// declared retry; 0 when there is none.
+func (s *Store) Deadline(ctx context.Context) (at launch.Time, err error) {
+	err = s.view(ctx, func(x *tx) error {
+		var q requestRow
+		var r runRow
+		if err := x.rows.Scan(requestsDeadline, nil, 1, &q, func() bool { at = q.Deadline; return false }); err != nil {
+			return err
+		}
+		return x.rows.Scan(runsDue, nil, 1, &r, func() bool {
+			if at == 0 || r.Due < at {
+				at = r.Due
+			}
+			return false
+		})
+	})
+	return at, err
 }
 
 // Asked is what a coordinator needs to know of a session between sends.
@@ -201,7 +227,13 @@ type Asked struct {
 	Names   []string    // message ids that reports are asked about, at most launch.MaxList
 	Unsent  int         // pending messages among them
 	Next    launch.Time // earliest deadline after which to look again, or 0
+	// Sample is in how long to sample the active time of the turn that is open;
+	// 0 when there is no budget that it spends.
+	Sample time.Duration
 }
+
+// SampleEvery is how often the active time of an open turn is sampled.
+const SampleEvery = 10 * time.Second
 
 // Asked returns what is watched in a session.
 func (s *Store) Asked(ctx context.Context, k launch.SessionKey) (a Asked, err error) {
@@ -231,9 +263,35 @@ func (s *Store) Asked(ctx context.Context, k launch.SessionKey) (a Asked, err er
 			}
 			look(m.Attempt.Deadline)
 		}
-		return nil
+		a.Sample, err = x.sampling(k)
+		return err
 	})
 	return a, err
+}
+
+// sampling says in how long the turn that is open in a session is to be sampled.
+func (x *tx) sampling(k launch.SessionKey) (time.Duration, error) {
+	s, err := x.session(k)
+	if err != nil || !s.Connected() {
+		return 0, err
+	}
+	_, q, err := x.openTurn(s)
+	if err != nil || q == nil {
+		return 0, err
+	}
+	l, err := x.launch(q.Run)
+	if err != nil || l.Paused || l.State.Terminal() {
+		return 0, err
+	}
+	r, err := x.record(l)
+	if err != nil || r.Budget == 0 || !r.Asked || r.Node != q.Node || r.Visit != q.Visit || r.Attempt != q.Attempt {
+		return 0, err
+	}
+	if r.Active.Opened == 0 { // nobody samples it yet
+		return 1, nil
+	}
+	left, _ := r.Left()
+	return min(SampleEvery, max(left, 1)), nil
 }
 
 // Intents returns the pending intents of a session, oldest first.

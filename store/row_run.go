@@ -17,6 +17,19 @@ var runTable = &Table{
 		{"node", "TEXT NOT NULL"},
 		{"visit", "INTEGER NOT NULL"},
 		{"attempt", "INTEGER NOT NULL"},
+		{"retry", "INTEGER NOT NULL"},
+		{"asked", "INTEGER NOT NULL CHECK (asked IN (0, 1))"},
+		{"due_at", "INTEGER CHECK (due_at IS NULL OR status = 2)"},
+		{"began_at", "INTEGER NOT NULL"},
+		{"budget_ns", "INTEGER"},
+		{"spent_ns", "INTEGER"},
+		{"intervals", "INTEGER"},
+		{"interval_at", "INTEGER"},
+		{"interval_from_ns", "INTEGER"},
+		{"sampled_ns", "INTEGER"}, // on the clock that is named next
+		{"clock", "TEXT CHECK ((clock IS NOT NULL) = (interval_at IS NOT NULL))"},
+		{"settings", "INTEGER"},
+		{"settings_seen", "INTEGER"},
 		{"steps", "INTEGER NOT NULL"},
 		{"progress", "INTEGER NOT NULL"},
 		{"input", "BLOB"},
@@ -25,6 +38,14 @@ var runTable = &Table{
 		{"started_at", "INTEGER NOT NULL"},
 		{"ended_at", "INTEGER CHECK ((ended_at IS NOT NULL) = (status >= 4))"},
 	},
+	Indexes: []*Index{runsDue},
+}
+
+// runsDue visits the runs that wait for a declared retry, the earliest first.
+var runsDue = &Index{
+	Name: "workflow_runs_due", Columns: []string{"due_at", "run_id"},
+	Where: "due_at IS NOT NULL",
+	Has:   func(col func(string) Value) bool { return col("due_at").Kind != Null },
 }
 
 // Table implements Row.
@@ -41,6 +62,19 @@ func (r *runRow) Fields(f *Fields) {
 	text(f, &r.Node)
 	num(f, &r.Visit)
 	num(f, &r.Attempt)
+	num(f, &r.Retry)
+	flag(f, &r.Asked)
+	opt(f, &r.Due)
+	num(f, &r.Began)
+	opt(f, &r.Budget)
+	opt(f, &r.Active.Spent)
+	opt(f, &r.Active.N)
+	opt(f, &r.Active.Opened)
+	opt(f, &r.Active.From)
+	opt(f, &r.Active.At)
+	optText(f, &r.Active.Clock)
+	opt(f, &r.Settings)
+	opt(f, &r.Seen)
 	num(f, &r.Steps)
 	num(f, &r.Progress)
 	blob(f, &r.Input)
@@ -64,6 +98,8 @@ var stepTable = &Table{
 		{"output", "BLOB CHECK ((output IS NOT NULL) = (outcome = 1))"},
 		{"error_code", "TEXT"},
 		{"error_message", "TEXT CHECK ((error_message IS NOT NULL) = (error_code IS NOT NULL))"},
+		{"began_at", "INTEGER NOT NULL"},
+		{"spent_ns", "INTEGER"},
 		{"at", "INTEGER NOT NULL"},
 	},
 	Indexes: []*Index{stepsLatest},
@@ -85,11 +121,17 @@ func (r *stepRow) Fields(f *Fields) {
 	blob(f, &r.Output)
 	optText(f, &r.Failure.Code)
 	optText(f, &r.Failure.Message)
+	num(f, &r.Began)
+	opt(f, &r.Spent)
 	num(f, &r.At)
 }
 
 // effectRow is a row of workflow_effects: one intended external side effect.
-type effectRow struct{ effect.Effect }
+type effectRow struct {
+	effect.Effect
+	Evidence string // of the person who settled it
+	Output   []byte // that the person found, as JSON
+}
 
 var effectTable = &Table{
 	Name: "workflow_effects", Key: 6,
@@ -107,7 +149,17 @@ var effectTable = &Table{
 		{"attempt", "INTEGER NOT NULL"},
 		{"reserved_at", "INTEGER NOT NULL"},
 		{"settled_at", "INTEGER CHECK ((settled_at IS NOT NULL) = (state IN (2, 3)))"},
+		{"evidence", "TEXT CHECK (evidence IS NULL OR settled_at IS NOT NULL)"},
+		{"output", "BLOB CHECK (output IS NULL OR evidence IS NOT NULL)"},
 	},
+	Indexes: []*Index{effectsUnsettled},
+}
+
+// effectsUnsettled visits the effects of a run that are not settled.
+var effectsUnsettled = &Index{
+	Name: "workflow_effects_unsettled", Columns: []string{"run_id", "node", "visit", "retry"},
+	Where: "settled_at IS NULL",
+	Has:   func(col func(string) Value) bool { return col("settled_at").Kind == Null },
 }
 
 // Table implements Row.
@@ -129,4 +181,6 @@ func (r *effectRow) Fields(f *Fields) {
 	num(f, &r.Attempt)
 	num(f, &r.Reserved)
 	opt(f, &r.Settled)
+	optText(f, &r.Evidence)
+	blob(f, &r.Output)
 }

@@ -26,7 +26,9 @@ var sessionTable = &Table{
 		{"active_input", "INTEGER NOT NULL"},
 		{"open_message", "TEXT"},
 		{"held", "INTEGER NOT NULL"},
+		{"abort_message", "TEXT"},
 		{"held_epoch", "INTEGER"},
+		{"held_run_id", "TEXT"},
 		{"display_run_id", "TEXT"},
 		{"quiet_until", "INTEGER"},
 		{"created_at", "INTEGER NOT NULL"},
@@ -60,7 +62,9 @@ func (r *sessionRow) Fields(f *Fields) {
 	flag(f, &s.Active.UserInput)
 	optText(f, &s.Open)
 	flag(f, &s.Held)
+	optText(f, &s.Abort)
 	opt(f, &s.HeldEpoch)
+	optText(f, &s.HeldRun)
 	optText(f, &s.Display)
 	opt(f, &s.Quiet)
 	num(f, &s.Created)
@@ -82,6 +86,7 @@ var messageTable = &Table{
 		{"issue", "INTEGER NOT NULL"},
 		{"run_id", "TEXT"},
 		{"intent_id", "TEXT"},
+		{"request_id", "TEXT"},
 		{"state", "INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4)"},
 		{"body", "BLOB"},
 		{"eligible_at", "INTEGER"},
@@ -134,6 +139,7 @@ func (r *messageRow) Fields(f *Fields) {
 	num(f, &m.Issue)
 	optText(f, &m.Run)
 	optText(f, &m.Intent)
+	optText(f, &m.Request)
 	num(f, &m.State)
 	blob(f, &m.Body)
 	opt(f, &m.Eligible)

@@ -14,6 +14,7 @@ const (
 var Schema = number(
 	launchTable, runTable, stepTable, effectTable, eventTable,
 	intentTable, sourceTable, sessionTable, messageTable, chainTable,
+	requestTable, receiptTable, intervalTable, settingsTable, presentationTable,
 )
 
 // Indexes lists every index in the order of creation.

@@ -25,6 +25,11 @@ type tx struct {
 	sessions kept[sessionRow, *sessionRow]
 	messages kept[messageRow, *messageRow]
 	chains   kept[chainRow, *chainRow]
+	requests kept[requestRow, *requestRow]
+	receipts kept[receiptRow, *receiptRow]
+	spent    kept[intervalRow, *intervalRow]
+	settings kept[settingsRow, *settingsRow]
+	shows    kept[presentationRow, *presentationRow]
 	events   []stream
 	event    eventRow // the one that is being written
 	keys     keyOf
@@ -32,22 +37,24 @@ type tx struct {
 	out      []Event
 
 	listed map[launch.SessionKey]bool // sessions whose pending intents and watched messages are kept
+	reply  *Reply                     // what the settled turn said, of the running [Observe]
 }
 
 // tables returns everything that is kept.
-func (x *tx) tables() [9]interface {
+func (x *tx) tables() [14]interface {
 	flush(rows Rows) error
 	reset()
 } {
 	return [...]interface {
 		flush(rows Rows) error
 		reset()
-	}{&x.launches, &x.runs, &x.steps, &x.effects, &x.intents, &x.sources, &x.sessions, &x.messages, &x.chains}
+	}{&x.launches, &x.runs, &x.steps, &x.effects, &x.intents, &x.sources, &x.sessions, &x.messages, &x.chains,
+		&x.requests, &x.receipts, &x.spent, &x.settings, &x.shows}
 }
 
 // reset makes x ready for a command.
 func (x *tx) reset(rows Rows, now launch.Now) {
-	x.rows, x.now, x.listed = rows, now, nil
+	x.rows, x.now, x.listed, x.reply = rows, now, nil, nil
 	x.events, x.out = x.events[:0], x.out[:0]
 	for _, k := range x.tables() {
 		k.reset()

@@ -31,6 +31,32 @@ type TakeBack struct{}
 // intents that may not stay ineligible.
 type EndRun struct{}
 
+// EndRequest cancels the request that the run waits for.
+type EndRequest struct{}
+
+// StopClock closes the active interval of the run's attempt.
+type StopClock struct{}
+
+// PauseRun holds the run because a person stopped one of its turns; LiftPause
+// takes that back because the stop turned out to be a disconnect.
+type (
+	PauseRun  struct{ Run launch.RunID }
+	LiftPause struct{ Run launch.RunID }
+)
+
+// TurnOpened and TurnClosed tell a request what became of the turn that one of
+// its messages opened.
+type (
+	TurnOpened struct{ Request string }
+	TurnClosed struct {
+		Request, Turn string
+		End           session.End
+	}
+)
+
+// Prompt looks whether the model has to be told again of a request.
+type Prompt struct{ Request string }
+
 // Notice queues a passive message about the run.
 type Notice struct{ Text string }
 
@@ -50,6 +76,13 @@ type Resolve struct {
 // uncarried intents of one run.
 type Settle struct{ Intent string }
 
+func (EndRequest) follow()     {}
+func (StopClock) follow()      {}
+func (PauseRun) follow()       {}
+func (LiftPause) follow()      {}
+func (TurnOpened) follow()     {}
+func (TurnClosed) follow()     {}
+func (Prompt) follow()         {}
 func (Owe) follow()            {}
 func (StopChain) follow()      {}
 func (ChainRan) follow()       {}
@@ -64,9 +97,21 @@ func (Settle) follow()         {}
 // Launch returns what a launch's event causes. l is the launch after the event;
 // activeTurn says that a turn of that very run was open.
 func Launch(e launch.Event, l *launch.Launch, activeTurn bool) []Command {
-	if l.Mode == launch.Headless {
-		return nil
+	var all []Command
+	switch {
+	case e.To.Terminal() && l.HasRecord():
+		all = append(all, EndRequest{})
+	case e.Kind == launch.EvPaused:
+		all = append(all, StopClock{})
 	}
+	if l.Mode == launch.Headless {
+		return all
+	}
+	return append(all, interactive(e, l, activeTurn)...)
+}
+
+// interactive is what an event of a session's run causes besides.
+func interactive(e launch.Event, l *launch.Launch, activeTurn bool) []Command {
 	source := intents.Source{Actor: e.Actor, ActiveTurn: activeTurn}
 	switch e.Kind {
 	case launch.EvStarted:
@@ -126,8 +171,19 @@ func Intent(e intents.Event) []Command {
 	return nil
 }
 
-// Session returns what a session's event causes.
+// Session returns what a session's event causes. Whether a request has to be put
+// again is looked at once everything else is done.
 func Session(e session.Event) []Command {
+	switch {
+	case e.Kind == session.EvHeld && e.Run != "":
+		return []Command{PauseRun{e.Run}}
+	case e.Kind == session.EvFreed && e.Run != "":
+		return []Command{LiftPause{e.Run}}
+	case e.Kind == session.EvTurnOpened && e.Request != "":
+		return []Command{TurnOpened{e.Request}}
+	case e.Kind == session.EvTurnClosed && e.Request != "":
+		return []Command{TurnClosed{e.Request, e.Turn, e.End}, Prompt{e.Request}}
+	}
 	if e.Intent == "" {
 		return nil
 	}

@@ -40,8 +40,9 @@ type StartClock struct{}
 // reading of another process's clock adds nothing and goes on from there.
 type SampleClock struct{}
 
-// StopClock closes the open interval, if there is one.
-type StopClock struct{}
+// StopClock closes the open interval, if there is one. Lost says that whoever
+// sampled it is gone, so that nothing counts after the last sample.
+type StopClock struct{ Lost bool }
 
 func (StartClock) apply(ch *change) error {
 	if r := &ch.r; r.Budget > 0 && r.Active.Opened == 0 {
@@ -57,7 +58,10 @@ func (SampleClock) apply(ch *change) error {
 	return nil
 }
 
-func (StopClock) apply(ch *change) error {
+func (c StopClock) apply(ch *change) error {
+	if c.Lost {
+		ch.r.Active.Clock = "" // nobody's: equal to no reading
+	}
 	ch.stopClock()
 	return nil
 }
@@ -66,7 +70,7 @@ func (a *Active) sample(now launch.Now) {
 	if a.Opened == 0 {
 		return
 	}
-	if a.Clock == now.Clock {
+	if a.Clock == now.Clock && a.Clock != "" {
 		a.Spent += max(0, now.Mono.Sub(a.At))
 	}
 	a.At, a.Clock = now.Mono, now.Clock

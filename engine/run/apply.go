@@ -137,7 +137,7 @@ func (ch *change) retry(n *Node) {
 // attempt begins an attempt of node n, of which nothing has run.
 func (ch *change) attempt(n *Node, attempt uint32) {
 	r := &ch.r
-	r.Attempt, r.Began, r.Active, r.Seen = attempt, ch.now.Wall, Active{}, r.Settings
+	r.Attempt, r.Began, r.Active, r.Seen, r.Asked = attempt, ch.now.Wall, Active{}, r.Settings, false
 	r.Budget = n.Budget
 }
 
@@ -216,7 +216,20 @@ func (c Wait) apply(ch *change) error {
 	if !n.Kind.Asks() {
 		return n.refuse("a node of kind %s opens no request", n.Kind)
 	}
+	if ch.r.Asked {
+		return ch.r.refuse(launch.ErrConflict, "this attempt has opened its request already")
+	}
+	ch.r.Asked = true
 	return Park{Status: Waiting}.apply(ch)
+}
+
+func (Elapse) apply(ch *change) error {
+	r := &ch.r
+	if r.Due != 0 && !ch.now.Passed(r.Due) {
+		return r.refuse(launch.ErrNotAllowed, "the retry is due at %s", r.Due)
+	}
+	r.Due = 0
+	return nil
 }
 
 func (Reattempt) apply(ch *change) error {
@@ -225,6 +238,9 @@ func (Reattempt) apply(ch *change) error {
 	}
 	ch.stopClock()
 	r := &ch.r
+	if r.Asked {
+		return r.refuse(launch.ErrNotAllowed, "the attempt has a request, which keeps it")
+	}
 	r.Attempt, r.Began, r.Active, r.Seen = r.Attempt+1, ch.now.Wall, Active{}, r.Settings
 	ch.event(Reattempted)
 	return nil

@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"example.com/piworkflows/launch"
@@ -171,6 +172,13 @@ func choiceOf(output []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return []byte(*s), true
+}
+
+// Approves reports whether a decision's output holds a choice that lets this
+// action take effect.
+func (n *Node) Approves(decision []byte) bool {
+	choice, ok := choiceOf(decision)
+	return ok && slices.Contains(n.Approving, string(choice))
 }
 
 // CheckOutput refuses an output of this node that may not be stored (rule

@@ -16,6 +16,7 @@ type Run struct {
 	Visit    uint32           // of Node, from 1
 	Attempt  uint32           // of Visit, from 1
 	Retry    uint32           // declared retries of Visit so far
+	Asked    bool             // Attempt has opened its request
 	Due      launch.Time      // of a run that waits for a retry: when its backoff is over
 	Began    launch.Time      // start of Attempt; never rewritten
 	Budget   time.Duration    // active time of Attempt; 0 = unlimited
@@ -56,7 +57,7 @@ type Event struct {
 	Status  Status    `json:"status"`            // of the run, after the command
 }
 
-// Command is one of [Settle], [Wait], [Reattempt], [Park], [Unpark], [Configure],
+// Command is one of [Settle], [Wait], [Elapse], [Reattempt], [Park], [Unpark], [Configure],
 // [StartClock], [SampleClock], [StopClock] and [End].
 type Command interface{ apply(*change) error }
 
@@ -77,6 +78,9 @@ type Wait struct {
 	Visit   uint32
 	Attempt uint32
 }
+
+// Elapse records that the backoff of a retry is over.
+type Elapse struct{}
 
 // Reattempt starts a new attempt of the current visit after an interruption.
 type Reattempt struct{}

@@ -43,7 +43,7 @@ func (s *step) emit(e Event) {
 
 func (s *step) about(kind EventKind, m *Message, e Event) {
 	m.Updated = s.now.Wall
-	e.Kind, e.Message, e.Of, e.Issue, e.Run, e.Intent = kind, m.ID, m.Kind, m.Issue, m.Run, m.Intent
+	e.Kind, e.Message, e.Of, e.Issue, e.Run, e.Intent, e.Request = kind, m.ID, m.Kind, m.Issue, m.Run, m.Intent, m.Request
 	s.emit(e)
 }
 
@@ -91,7 +91,8 @@ func (c Connect) apply(s *step) {
 				se.Quiet = max(se.Quiet, a.Deadline)
 			}
 		}
-		se.Active, se.Input = Active{}, false // the other process tells no more
+		s.rest() // the other process tells no more
+		se.Input = false
 	}
 	se.Epoch++
 	se.Host, se.Process, se.Durable = c.Host, c.Process, c.Durable
@@ -116,23 +117,29 @@ func (c Disconnect) apply(s *step) {
 	se := s.sess()
 	if c.Shutdown {
 		if se.HeldEpoch == c.Epoch {
-			s.free("the session shut down")
+			s.free("the session shut down", se.HeldRun)
 		}
-		se.Active, se.Input = Active{}, false
+		s.rest()
+		se.Input = false
 	}
 	s.forget()
 	se.Host = ""
 	s.emit(Event{Kind: EvDisconnected})
 }
 
-func (s *step) free(why string) {
+// rest records that the agent does nothing any more.
+func (s *step) rest() { s.sess().Active, s.sess().Abort = Active{}, "" }
+
+// free lifts a hold. released is the run that was held by the same abort and
+// goes on with the session, or empty.
+func (s *step) free(why string, released launch.RunID) {
 	if se := s.sess(); se.Held {
-		se.Held, se.HeldEpoch = false, 0
-		s.emit(Event{Kind: EvFreed, Reason: why})
+		se.Held, se.HeldEpoch, se.HeldRun = false, 0, ""
+		s.emit(Event{Kind: EvFreed, Run: released, Reason: why})
 	}
 }
 
-func (Free) apply(s *step) { s.free("a person started something") }
+func (Free) apply(s *step) { s.free("a person started something", "") }
 
 func (c Input) apply(s *step) {
 	if !s.current(c.Epoch) {
@@ -140,7 +147,7 @@ func (c Input) apply(s *step) {
 	}
 	se := s.sess()
 	se.Input, se.Fresh = true, false
-	se.HeldEpoch = 0 // user input after the abort: a later shutdown is no mere disconnect
+	se.HeldEpoch, se.HeldRun = 0, "" // user input after the abort: a later shutdown is no mere disconnect
 	if se.Active.Turn == "" {
 		se.Pending, se.PendingSince = true, s.now.Wall
 		return

@@ -91,6 +91,10 @@ type Answer struct {
 	Reason  string // bounded and safe
 }
 
+// StopTurn asks for the end of a message's turn, if it is the active one. The
+// turn stays open until it is settled.
+type StopTurn struct{ Message string }
+
 // Queue adds a message, unless an issue of its subject is unsent or on the
 // branch already. A cancelled issue is opened again. The world must hold every
 // issue of the subject that there is, watched or not.

@@ -47,8 +47,11 @@
 //     session, which also records the turn of a message that it shows and that
 //     opened none. The first end stands; one that comes after a loss is recorded.
 //   - session/hold: an abort by the person holds the session until user input
-//     has settled or a person starts something. A shutdown on the same
-//     connection, with no user input between, lifts the hold that the abort began.
+//     has settled or a person starts something, and the run whose own turn it
+//     ended until a person resumes it. A shutdown on the same connection, with no
+//     user input between, lifts what the abort held.
+//   - session/abort: an abort names the message whose turn it ends, is asked for
+//     after the cause is recorded, and is forgotten once the agent rests.
 //   - session/budget: what the model starts without a person is counted per turn
 //     and per chain of runs, and refused beyond the bounds of [Chain].
 package session

@@ -45,6 +45,7 @@ type Event struct {
 	Issue   uint8
 	Run     launch.RunID
 	Intent  string
+	Request string
 	Turn    string
 	End     End
 	Reason  string // bounded and safe
@@ -73,7 +74,7 @@ type Change struct {
 	World  World
 	Events []Event
 	Own    Ownership // of TurnStarted
-	Abort  string    // message whose turn the bridge has to abort, or empty
+	Abort  string    // of TurnStarted: message whose turn must not go on, or empty
 	Send   *Message  // of Try: the message to send now, or nil
 	Why    string    // of Try without Send: what is waited for
 }

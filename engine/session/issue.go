@@ -50,7 +50,7 @@ func (s *step) issue(m Message) {
 	if at == nil {
 		s.World.Messages = append(s.World.Messages, Message{
 			ID: m.ID, Session: s.sess().Key, Kind: m.Kind, Subject: m.Subject, Issue: m.Issue,
-			Run: m.Run, Intent: m.Intent, Created: s.now.Wall,
+			Run: m.Run, Intent: m.Intent, Request: m.Request, Created: s.now.Wall,
 		})
 		at = &s.World.Messages[len(s.World.Messages)-1]
 	}
@@ -83,6 +83,7 @@ func (c EndRun) apply(s *step) {
 			continue
 		}
 		if m.Turn.Open() {
+			StopTurn{Message: m.ID}.apply(s) // the record first, then the abort
 			s.closeTurn(m, Lost, "the run ended")
 		}
 		s.cancel(m, "the run ended")

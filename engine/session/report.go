@@ -38,7 +38,7 @@ func (c Report) apply(s *step) {
 func (s *step) observe(c Report) bool {
 	se := s.sess()
 	if c.Idle && !se.Reported { // an end would have been repeated before this report
-		se.Active = Active{}
+		s.rest()
 	}
 	se.Pending = c.Pending || c.Idle && se.Active.Turn != ""
 	switch {
@@ -50,12 +50,12 @@ func (s *step) observe(c Report) bool {
 	se.Idle, se.Reported, se.Fresh = c.Idle, true, true
 	free := se.Free(s.now)
 	if free && se.Active.Turn != "" { // nobody will tell its end
-		se.Active = Active{}
+		s.rest()
 		se.Pending = c.Pending
 	}
 	if c.Idle && !c.Pending && se.Active.Turn == "" && se.Input { // input that started no turn
 		se.Input = false
-		s.free("user input settled")
+		s.free("user input settled", "")
 	}
 	return free
 }
@@ -129,7 +129,7 @@ func (s *step) absent(m *Message, asked launch.Now) {
 		served := m.Eligible == 0
 		s.issues(m.Subject, func(o *Message) { served = served || o.served() })
 		if !served {
-			s.issue(Message{Kind: m.Kind, Subject: m.Subject, Run: m.Run, Intent: m.Intent, Body: m.Body, Eligible: m.Eligible})
+			s.issue(Message{Kind: m.Kind, Subject: m.Subject, Run: m.Run, Intent: m.Intent, Request: m.Request, Body: m.Body, Eligible: m.Eligible})
 		}
 	}
 }

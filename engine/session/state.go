@@ -129,6 +129,7 @@ type Message struct {
 	Issue   uint8
 	Run     launch.RunID
 	Intent  string // the intent that it carries, or empty
+	Request string // the request that it puts, or empty
 	State   State
 	Body    []byte // JSON; what was sent last or is to be sent
 	// Eligible is since when it may be sent: its place in the order. It becomes
@@ -202,9 +203,14 @@ type Session struct {
 	Input        bool // a person's input has not settled yet
 	Active       Active
 	Open         string // message whose turn is open, or empty
+	// Abort is the message whose turn, the active one, has to be stopped, or
+	// empty (rule session/abort).
+	Abort string
 
 	Held      bool
 	HeldEpoch uint64 // the connection on which the abort came, if no input came after it
+	// HeldRun is the run whose own turn that abort ended, so that it is held too.
+	HeldRun launch.RunID
 
 	// Display is the run that was started last in the session.
 	Display launch.RunID

@@ -20,6 +20,7 @@ func (c TurnStarted) apply(s *step) {
 		return
 	}
 	if !again {
+		s.rest()
 		se.Active = Active{Turn: c.Turn, UserInput: se.Input}
 		se.Idle, se.Pending, se.PendingSince, se.Fresh = false, false, 0, false
 	}
@@ -33,7 +34,7 @@ func (c TurnStarted) apply(s *step) {
 		s.Own, se.Active.Message = Owned, m.ID
 		se.Active.UserInput = se.Active.UserInput || m.Turn.UserInput
 	case c.Withdrawn || m.Eligible == 0: // nobody needs it any more
-		s.Abort = m.ID
+		s.Abort, se.Abort = m.ID, m.ID
 	case m.Turn.Opened != 0: // a message opens one turn
 		s.Own = Settled
 	default:
@@ -97,7 +98,7 @@ func (c TurnSettled) apply(s *step) {
 		return
 	}
 	if active {
-		se.Active = Active{}
+		s.rest()
 	}
 	se.Fresh = false
 	if input {
@@ -105,10 +106,13 @@ func (c TurnSettled) apply(s *step) {
 	}
 	switch {
 	case c.End == Aborted && c.ByPerson && !se.Held:
-		se.Held, se.HeldEpoch = true, c.Epoch
-		s.emit(Event{Kind: EvHeld, Turn: c.Turn})
+		se.Held, se.HeldEpoch, se.HeldRun = true, c.Epoch, ""
+		if m != nil && m.Kind.EndsWithRun() && m.Turn.End == Aborted {
+			se.HeldRun = m.Run
+		}
+		s.emit(Event{Kind: EvHeld, Run: se.HeldRun, Turn: c.Turn})
 	case input && c.End != Aborted:
-		s.free("user input settled")
+		s.free("user input settled", "")
 	}
 }
 
@@ -119,6 +123,12 @@ func (s *step) turnOwner(turn string) *Message {
 		}
 	}
 	return nil
+}
+
+func (c StopTurn) apply(s *step) {
+	if m := s.World.Message(c.Message); m != nil && m.Turn.Open() && s.sess().Active.Message == m.ID {
+		s.sess().Abort = m.ID
+	}
 }
 
 func (c CountStart) apply(s *step) {

@@ -4,7 +4,10 @@
 package view
 
 import (
+	"encoding/json"
+
 	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/intents"
@@ -18,6 +21,7 @@ type Facts struct {
 	Launch   launch.Launch
 	Run      *run.Run         // nil before the run has a record
 	Effect   *effect.Effect   // of the node at which the run stands, or nil
+	Request  *request.Request // of the run's current attempt, or nil
 	Session  *session.Session // nil when headless
 	Messages []session.Message
 	Intents  []intents.Intent // pending
@@ -47,6 +51,8 @@ type View struct {
 	LaunchState string            `json:"launchState"`
 	WaitsFor    string            `json:"waitsFor,omitempty"`  // who or what is waited for
 	Node        string            `json:"node,omitempty"`      // where the run stands
+	Request     *Request          `json:"request,omitempty"`   // what is asked, while it is
+	Effect      string            `json:"effectId,omitempty"`  // what a person has to find out about
 	Error       *launch.SafeError `json:"-"`                   // of a failed run
 	ErrorCode   string            `json:"errorCode,omitempty"` // see Error
 	ErrorText   string            `json:"error,omitempty"`
@@ -81,6 +87,13 @@ func Of(f Facts) View {
 		if !l.State.Terminal() {
 			v.Node = f.Run.Node
 		}
+	}
+	if q := open(&f); q != nil {
+		v.Request = describe(q, f.Now.Wall)
+		v.Revision += q.Revision
+	}
+	if f.Effect != nil && f.Effect.State == effect.Ambiguous {
+		v.Effect = f.Effect.Key.ID().String()
 	}
 	if l.State.Claimed() {
 		v.Owner = "live"
@@ -130,13 +143,18 @@ func waits(f *Facts) string {
 	case l.State.Terminal():
 		return ""
 	case l.Paused || l.Park == launch.ParkPaused:
+		if q := open(f); q != nil && q.Latest == session.Error {
+			return "a person to resume it, after the model's last turn ended with a provider's error"
+		}
 		return "a person to resume it"
 	case !observable(f):
-		return "a person to find out whether the effect of node " + f.Run.Node + " happened, and to cancel the run"
+		return "a person to find out whether the effect of node " + f.Run.Node + " happened, and to resolve it or cancel the run"
 	case l.Park == launch.ParkAttention:
 		return "a person to resume, cancel or restart it (" + l.Attention.String() + ")"
+	case l.Park == launch.ParkWaiting && f.Run != nil && f.Run.Due != 0:
+		return "its next retry at " + f.Run.Due.String()
 	case l.Park == launch.ParkWaiting:
-		return "an answer to its request"
+		return answerer(f)
 	case l.State.Claimed() && l.Claim.Expired(f.Now):
 		return "its host to return, or another to take over"
 	case l.State.Claimed():
@@ -197,6 +215,75 @@ func recovery(f *Facts) string {
 	return "goes on from the last accepted output"
 }
 
+// open returns the request that the run waits for, or nil.
+func open(f *Facts) *request.Request {
+	if f.Request == nil || f.Request.State.Over() || f.Launch.State.Terminal() {
+		return nil
+	}
+	return f.Request
+}
+
+// answerer says who is waited for.
+func answerer(f *Facts) string {
+	q := open(f)
+	if q == nil {
+		return "an answer to its request"
+	}
+	switch {
+	case q.State == request.Validating:
+		return "the check of the answer that was given"
+	case q.Kind == run.Decision:
+		return "a person to decide"
+	case q.Kind == run.Checkpoint:
+		return "an answer of the model or a person"
+	case f.Session != nil && !f.Session.Connected():
+		return "its session to connect"
+	case f.Session != nil && f.Session.Held:
+		return "a person to go on in the session"
+	}
+	return "the model of its session"
+}
+
+// Request is what a client shows of an open request.
+type Request struct {
+	ID        string          `json:"requestId"`
+	Kind      string          `json:"kind"`
+	State     string          `json:"state"`
+	Revision  uint64          `json:"revision"`
+	Since     string          `json:"since"`
+	Title     string          `json:"title,omitempty"`
+	Choices   []string        `json:"choices,omitempty"`
+	Audience  string          `json:"audience,omitempty"`
+	Deadline  string          `json:"deadline,omitempty"`
+	Rejection string          `json:"rejection,omitempty"` // of the last answer
+	Reminders uint8           `json:"reminders,omitempty"`
+	Progress  json.RawMessage `json:"progress,omitempty"`
+	Rate      float64         `json:"rate,omitempty"`        // units each second
+	Left      float64         `json:"secondsLeft,omitempty"` // estimated from the rate
+	Actions   []string        `json:"actions"`               // that its kind takes
+}
+
+func describe(q *request.Request, now launch.Time) *Request {
+	r := &Request{ID: q.ID, Kind: q.Kind.String(), State: q.State.String(), Revision: q.Revision, Since: q.Opened.String(),
+		Rejection: q.Rejection, Reminders: q.Reminders, Progress: q.Progress}
+	if q.Deadline != 0 {
+		r.Deadline = q.Deadline.String()
+	}
+	var c request.Contract
+	if json.Unmarshal(q.Contract, &c) == nil {
+		r.Title, r.Choices, r.Audience = c.Title, c.Choices, c.Audience
+	}
+	if rate, left, ok := q.Estimate(now); ok {
+		r.Rate, r.Left = rate, left.Seconds()
+	}
+	for _, cell := range request.Matrix() {
+		if cell.Kind == q.Kind && cell.Action.Called() && (cell.Action != request.Update || c.Updates) {
+			r.Actions = append(r.Actions, cell.Action.String())
+		}
+	}
+	return r
+}
+
 // Actions returns the actions on the run that its rules accept now.
 func Actions(f Facts) []string {
 	l := &f.Launch
@@ -215,6 +302,12 @@ func Actions(f Facts) []string {
 		if _, _, err := launch.Apply(*l, a.command, f.Now); err == nil {
 			all = append(all, a.name)
 		}
+	}
+	if l.State.Terminal() && l.HasRecord() && (f.Effect == nil || f.Effect.State.Final()) {
+		all = append(all, "restart")
+	}
+	if f.Effect != nil && f.Effect.State == effect.Ambiguous {
+		all = append(all, "resolve")
 	}
 	return all
 }
