@@ -14,7 +14,7 @@ import (
 // The packages that decide. What they decide is a function of what they are
 // given, so that a generated test reaches every case in nanoseconds and every
 // store and host agrees.
-var pure = []string{"launch", "intents", "engine/run", "engine/effect", "engine/session", "engine/follow", "engine/view", "engine/admit"}
+var pure = []string{"launch", "intents", "engine/run", "engine/request", "engine/effect", "engine/session", "engine/follow", "engine/view", "engine/admit"}
 
 const module = "example.com/piworkflows"
 

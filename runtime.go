@@ -29,7 +29,9 @@ type Runtime struct {
 	delivery  *delivery.Coordinator
 	log       *slog.Logger
 
-	ended struct { // told after every commit that may have ended a run
+	presenters []*delivery.Presenter // under watch
+
+	ended struct { // told after every commit that may have ended a run or answered a request
 		sync.Mutex
 		c chan struct{}
 	}
@@ -81,7 +83,7 @@ func Open(o Options) (_ *Runtime, err error) {
 	r.store.Subscribe(func(events []store.Event) {
 		ended := false
 		for _, e := range events {
-			ended = ended || e.Launch >= launch.EvDone
+			ended = ended || e.Launch >= launch.EvDone || e.Request != ""
 			if o.Observe != nil {
 				o.Observe(e)
 			}
@@ -133,6 +135,9 @@ func (r *Runtime) look() error {
 	if changed || late {
 		r.scheduler.Wake()
 		r.delivery.Wake()
+		for _, p := range r.presenters {
+			p.Wake()
+		}
 		r.tellEnded()
 	}
 	return err
@@ -148,7 +153,12 @@ func (r *Runtime) Close(ctx context.Context) error {
 	if r.watch.timer != nil {
 		r.watch.timer.Stop()
 	}
+	presenters := r.presenters
+	r.presenters = nil
 	r.watch.Unlock()
+	for _, p := range presenters {
+		p.Close()
+	}
 	var errs []error
 	if r.scheduler != nil {
 		errs = append(errs, r.scheduler.Close(ctx))
@@ -249,6 +259,62 @@ func (r *Runtime) start(ctx context.Context, o StartOptions, epoch uint64, toolC
 		request.Mode, request.Session, request.Scope = launch.Interactive, o.Session, string(o.Session)
 	}
 	return store.Do(ctx, r.store, store.Start{Request: request, Epoch: epoch, ToolCall: toolCall})
+}
+
+// RestartOptions say which run to run again.
+type RestartOptions struct {
+	Run launch.RunID // one that has ended
+	// Revision is its execution revision, RunRevision of its view: what the
+	// caller saw.
+	Revision uint64
+	// RequestKey makes a repeated restart return the first answer; see
+	// [StartOptions].
+	RequestKey string
+	Actor      launch.Actor // launch.Person or launch.Host; 0 means launch.Host
+}
+
+// Restart reserves a fresh run with the input of one that has ended, under the
+// definition that this host has now. Nothing else is copied: no steps, settings,
+// approvals or effects. Errors: those of [Runtime.Start], launch.ErrStale for
+// another revision, ErrUnsettledEffect while an effect of it may or may not have
+// happened, ErrNotAllowed for a run that has not ended or never ran.
+func (r *Runtime) Restart(ctx context.Context, o RestartOptions) (Started, error) {
+	if o.Actor == 0 {
+		o.Actor = launch.Host
+	}
+	if o.Actor != launch.Host && o.Actor != launch.Person {
+		return Started{}, launch.Refuse(launch.ErrInvalid, "RestartOptions.Actor must be launch.Person or launch.Host; the model restarts through its session's tool")
+	}
+	return r.restart(ctx, o, "", 0, "")
+}
+
+func (r *Runtime) restart(ctx context.Context, o RestartOptions, from launch.SessionKey, epoch uint64, toolCall string) (Started, error) {
+	l, err := r.store.Launch(ctx, o.Run)
+	if err != nil {
+		return Started{}, err
+	}
+	if o.Actor == launch.Model && l.Session != from {
+		return Started{}, launch.Refuse(launch.ErrNotFound, "no such run; check the run id")
+	}
+	wf, ok := r.registry.Lookup(l.Workflow)
+	if !ok {
+		return Started{}, launch.Refuse(launch.ErrNotFound, "this host has no workflow %s any more; it has: %s", l.Workflow, r.names())
+	}
+	id, err := r.store.NewID()
+	if err != nil {
+		return Started{}, err
+	}
+	request := launch.Request{
+		ID: launch.NewRunID(wf.Name(), id), Workflow: wf.Name(), Source: r.registry.Source(), Digest: wf.Digest(),
+		Mode: l.Mode, Session: l.Session, Group: l.Group, RequestKey: o.RequestKey, Scope: l.Scope, Parent: l.ID, Actor: o.Actor,
+	}
+	if request.RequestKey != "" && request.Scope == "" {
+		request.Scope = "restart"
+	}
+	if l.Session != "" {
+		request.Scope = string(l.Session)
+	}
+	return store.Do(ctx, r.store, store.Start{Request: request, Revision: o.Revision, Epoch: epoch, ToolCall: toolCall})
 }
 
 // Status returns the live view of a run; it changes nothing.

@@ -6,24 +6,27 @@ import (
 	"errors"
 	"strings"
 
-	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/internal/canon"
 	"example.com/piworkflows/launch"
-	"example.com/piworkflows/store"
 )
 
 // ToolCall is one execution of the workflow tool or command.
 type ToolCall struct {
-	// Args is the JSON object that the model wrote: action, and by action
-	// workflow, input and runId. See [Runtime.Tool].
+	// Args is the JSON object that the model wrote: action, and what the action
+	// takes. See [Runtime.Tool].
 	Args json.RawMessage
+	// Command is what a person wrote instead, after /workflow. It needs Person;
+	// see [Runtime.Commands].
+	Command string
 	// RequestKey is random per execution of the tool, and repeated only when
-	// that very call is repeated. It makes a repeated start the same start.
+	// that very call is repeated. It makes a repeated start or answer the same
+	// one.
 	RequestKey string
 	// ToolCallID is the provider's id of the call. It is recorded and never a
 	// key, because providers reuse ids.
 	ToolCallID string
-	// Person says that a person's command makes the call, not the model.
+	// Person says that a person's command makes the call, not the model. The
+	// bridge vouches for it.
 	Person bool
 }
 
@@ -39,32 +42,16 @@ type ToolSpec struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"` // JSON schema
+	// Commands are the actions that a person can write after /workflow, with how
+	// each is written.
+	Commands []CommandSpec `json:"commands"`
 }
 
-// Tool describes the workflow tool.
-func (r *Runtime) Tool() ToolSpec {
-	var about strings.Builder
-	about.WriteString("Start and follow durable workflows. Actions: ")
-	for i, a := range toolActions {
-		if i > 0 {
-			about.WriteString("; ")
-		}
-		about.WriteString(a.name + " - " + a.about)
-	}
-	about.WriteString(". Workflows here: " + r.names() + ".")
-	schema, err := json.Marshal(map[string]any{
-		"type": "object", "additionalProperties": false, "required": []string{"action"},
-		"properties": map[string]any{
-			"action":   map[string]any{"type": "string", "enum": actionNames()},
-			"workflow": map[string]any{"type": "string", "description": "name of the workflow to start"},
-			"input":    map[string]any{"type": "object", "description": "its input; list shows the schema"},
-			"runId":    map[string]any{"type": "string", "description": "run to look at or cancel"},
-		},
-	})
-	if err != nil { // maps of strings always encode
-		schema = json.RawMessage("{}")
-	}
-	return ToolSpec{Name: "workflow", Description: about.String(), Parameters: schema}
+// CommandSpec is one action as a person writes it.
+type CommandSpec struct {
+	Name  string `json:"name"`
+	Usage string `json:"usage"` // "decide <requestId> <choice> [text]"
+	About string `json:"about"`
 }
 
 type toolArgs struct {
@@ -72,24 +59,110 @@ type toolArgs struct {
 	Workflow string          `json:"workflow,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
 	RunID    launch.RunID    `json:"runId,omitempty"`
+	Revision uint64          `json:"revision,omitempty"`
+	Request  string          `json:"requestId,omitempty"`
+	Output   json.RawMessage `json:"output,omitempty"`
+	Progress json.RawMessage `json:"progress,omitempty"`
+	Settings json.RawMessage `json:"settings,omitempty"`
+	Choice   string          `json:"choice,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Effect   string          `json:"effectId,omitempty"`
+	Finding  string          `json:"finding,omitempty"`
+	Evidence string          `json:"evidence,omitempty"`
 }
 
-// toolActions is the one list of actions: the schema is made from it, and a
-// call is looked up in it.
+// toolParams describes what actions take, in the order of the schema. A person's
+// own are left out of the model's schema.
+var toolParams = []struct {
+	name, kind, about string
+	person            bool
+}{
+	{"workflow", "string", "name of the workflow to start", false},
+	{"input", "object", "its input; list shows the schema", false},
+	{"runId", "string", "the exact run", false},
+	{"revision", "integer", "runRevision of the run to restart, or revision of the settings, as status shows it", false},
+	{"requestId", "string", "the exact request, as the message that asks names it", false},
+	{"output", "", "the answer, in the form that the request names", false},
+	{"progress", "object", "status, completed, total, unit", false},
+	{"settings", "object", "JSON merge patch of the run's settings", false},
+	{"choice", "string", "", true},
+	{"text", "string", "", true},
+	{"effectId", "string", "", true},
+	{"finding", "string", "", true},
+	{"evidence", "string", "", true},
+}
+
+// toolActions is the one list of actions: the schema and the commands are made
+// from it, and a call is looked up in it.
 var toolActions = []struct {
 	name, about string
+	words       string // what a person writes after the action; see parseCommand
+	person      bool   // for people only
 	run         func(*Conn, context.Context, ToolCall, toolArgs) (string, any, error)
 }{
-	{"list", "show the workflows and their input", (*Conn).list},
-	{"start", "queue a run; it activates after this turn", (*Conn).start},
-	{"status", "show a run, or this session's run", (*Conn).status},
-	{"cancel", "end a run", (*Conn).cancelRun},
+	{"list", "show the workflows and their input", "", false, (*Conn).list},
+	{"start", "queue a run; it activates after this turn", "<workflow> [input...]", false, (*Conn).start},
+	{"status", "show a run, or this session's run", "[runId]", false, (*Conn).status},
+	{"submit", "hand in the output of a step, by its requestId", "", false, (*Conn).submit},
+	{"update", "report progress of a step, by its requestId", "", false, (*Conn).update},
+	{"answer", "answer a checkpoint, by its requestId", "<requestId> <output...>", false, (*Conn).answer},
+	{"pause", "hold a run until a person resumes it", "[runId]", false, (*Conn).pause},
+	{"cancel", "end a run", "[runId]", false, (*Conn).cancelRun},
+	{"restart", "run a run that has ended again, with its input, by runId and revision", "[runId] [revision]", false, (*Conn).restart},
+	{"configure", "change the settings of a run, by runId and revision", "[runId] <settings...>", false, (*Conn).configure},
+	{"resume", "let a run go on that is paused or waits for attention", "[runId]", true, (*Conn).resume},
+	{"decide", "decide what only a person decides", "<requestId> <choice> [text...]", true, (*Conn).decide},
+	{"resolve", "say whether an effect happened: applied or rejected, with what you found", "<effectId> <finding> <evidence...>", true, (*Conn).resolve},
 }
 
-func actionNames() []string {
-	names := make([]string, len(toolActions))
-	for i, a := range toolActions {
-		names[i] = a.name
+// Tool describes the workflow tool and the person's command.
+func (r *Runtime) Tool() ToolSpec {
+	var about strings.Builder
+	about.WriteString("Start and follow durable workflows, and answer what they ask. Actions: ")
+	spec := ToolSpec{Name: "workflow"}
+	var actions []string
+	for _, a := range toolActions {
+		if a.words != "" || a.name == "list" {
+			spec.Commands = append(spec.Commands, CommandSpec{a.name, strings.TrimSpace(a.name + " " + a.words), a.about})
+		}
+		if a.person {
+			continue
+		}
+		if actions != nil {
+			about.WriteString("; ")
+		}
+		about.WriteString(a.name + " - " + a.about)
+		actions = append(actions, a.name)
+	}
+	about.WriteString(". Workflows here: " + r.names() + ".")
+	spec.Description = about.String()
+	properties := map[string]any{"action": map[string]any{"type": "string", "enum": actions}}
+	for _, p := range toolParams {
+		if p.person {
+			continue
+		}
+		property := map[string]any{"description": p.about}
+		if p.kind != "" {
+			property["type"] = p.kind
+		}
+		properties[p.name] = property
+	}
+	schema, err := json.Marshal(map[string]any{
+		"type": "object", "additionalProperties": false, "required": []string{"action"}, "properties": properties,
+	})
+	if err != nil { // maps of strings always encode
+		schema = json.RawMessage("{}")
+	}
+	spec.Parameters = schema
+	return spec
+}
+
+func actionNames(person bool) []string {
+	var names []string
+	for _, a := range toolActions {
+		if person && (a.words != "" || a.name == "list") || !person && !a.person {
+			names = append(names, a.name)
+		}
 	}
 	return names
 }
@@ -98,29 +171,47 @@ func actionNames() []string {
 // with a result that says so; the text tells what to do next.
 func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
 	var args toolArgs
-	if err := canon.Decode(call.Args, launch.MaxInput+launch.MaxOptions, "arguments", &args); err != nil {
-		return failed("", err)
+	var err error
+	switch {
+	case call.Command != "" && (!call.Person || call.Args != nil):
+		err = launch.Refuse(launch.ErrInvalid, "a command is a person's, and comes without arguments")
+	case call.Command != "":
+		args, err = parseCommand(call.Command)
+	default:
+		err = canon.Decode(call.Args, launch.MaxInput+launch.MaxOptions, "arguments", &args)
+	}
+	if err != nil {
+		return failed("", nil, err)
+	}
+	if call.RequestKey == "" {
+		if call.RequestKey, err = c.r.store.NewID(); err != nil {
+			return failed("", nil, err)
+		}
 	}
 	for _, a := range toolActions {
 		if a.name != args.Action {
 			continue
 		}
+		if a.person && !call.Person {
+			return failed(a.name, nil, launch.Refuse(launch.ErrNotAllowed, "only a person does that: /workflow %s; tell the person", strings.TrimSpace(a.name+" "+a.words)))
+		}
 		text, details, err := a.run(c, ctx, call, args)
 		if err != nil {
-			return failed(args.Action, err)
+			return failed(a.name, details, err)
 		}
 		raw, err := json.Marshal(details)
 		if err != nil {
-			return failed(args.Action, launch.Refuse(launch.ErrInternal, "the answer cannot be encoded"))
+			return failed(a.name, nil, launch.Refuse(launch.ErrInternal, "the answer cannot be encoded"))
 		}
 		return ToolResult{Text: text, Details: raw}
 	}
-	return failed("", launch.Refuse(launch.ErrInvalid, "action must be one of %s", strings.Join(actionNames(), ", ")))
+	return failed("", nil, launch.Refuse(launch.ErrInvalid, "action must be one of %s", strings.Join(actionNames(call.Person), ", ")))
 }
 
 // failed is the result of a call that came to nothing; action is one of the
-// known ones, or empty, and so never what somebody made up.
-func failed(action string, err error) ToolResult {
+// known ones, or empty, and so never what somebody made up. What an answer to a
+// request came to is added to its details.
+func failed(action string, answered any, err error) ToolResult {
 	kind, retry := launch.ErrInternal, false
 	var r *launch.Refusal
 	text := "internal error; see the host's log"
@@ -134,6 +225,9 @@ func failed(action string, err error) ToolResult {
 	if r != nil && r.Run != "" {
 		details["runId"] = r.Run
 	}
+	if a, ok := answered.(answeredDetails); ok {
+		details["requestId"], details["outcome"] = a.Request, a.Outcome
+	}
 	raw, err := json.Marshal(details)
 	if err != nil { // strings and booleans always encode
 		raw = nil
@@ -146,115 +240,4 @@ func (call ToolCall) actor() launch.Actor {
 		return launch.Person
 	}
 	return launch.Model
-}
-
-func (c *Conn) list(context.Context, ToolCall, toolArgs) (string, any, error) {
-	type workflow struct {
-		Name    string          `json:"name"`
-		Version string          `json:"version"`
-		Input   json.RawMessage `json:"inputSchema"`
-	}
-	all := []workflow{}
-	for _, name := range c.r.registry.Names() {
-		wf, _ := c.r.registry.Lookup(name)
-		all = append(all, workflow{name, wf.Version(), wf.InputSchema()})
-	}
-	var text strings.Builder
-	for _, w := range all {
-		text.WriteString(w.Name + " (version " + w.Version + "), input: " + string(w.Input) + "\n")
-	}
-	if len(all) == 0 {
-		text.WriteString("This host offers no workflows.\n")
-	}
-	return strings.TrimSuffix(text.String(), "\n"), map[string]any{"action": "list", "workflows": all}, nil
-}
-
-func (c *Conn) start(ctx context.Context, call ToolCall, args toolArgs) (string, any, error) {
-	if args.RunID != "" {
-		return "", nil, launch.Refuse(launch.ErrInvalid, "start takes workflow and input, not runId; a run's id is given by its start")
-	}
-	started, err := c.r.start(ctx, StartOptions{
-		Workflow: args.Workflow, Input: args.Input, Session: c.Session(), RequestKey: call.RequestKey, Actor: call.actor(),
-	}, c.Epoch(), call.ToolCallID)
-	if err != nil {
-		return "", nil, err
-	}
-	return "Workflow " + args.Workflow + " queued (run " + string(started.Run) + ").", struct {
-		Action   string       `json:"action"`
-		Workflow string       `json:"workflow"`
-		Run      launch.RunID `json:"runId"`
-		Queued   bool         `json:"queued"`
-	}{"start", args.Workflow, started.Run, true}, nil
-}
-
-func (c *Conn) status(ctx context.Context, call ToolCall, args toolArgs) (string, any, error) {
-	id := args.RunID
-	if id == "" {
-		var err error
-		if id, err = c.r.store.Displayed(ctx, c.Session()); err != nil {
-			return "", nil, err
-		}
-		if id == "" {
-			return "This session has no run.", map[string]any{"action": "status"}, nil
-		}
-	}
-	f, err := c.r.store.Facts(ctx, id)
-	if err != nil {
-		return "", nil, err
-	}
-	if !call.Person && f.Launch.Session != c.Session() {
-		return "", nil, launch.Refuse(launch.ErrNotFound, "no such run; check the run id")
-	}
-	v := view.Of(f)
-	return describe(v), struct {
-		Action string `json:"action"`
-		view.View
-	}{"status", v}, nil
-}
-
-func describe(v view.View) string {
-	text := "Run " + string(v.Run) + " of workflow " + v.Workflow + " is " + string(v.Status) + " (launch " + v.LaunchState + ")"
-	if v.WaitsFor != "" {
-		text += ", waiting for " + v.WaitsFor
-	}
-	if v.ErrorCode != "" {
-		text += ": " + v.ErrorCode + ": " + v.ErrorText
-	}
-	return strings.TrimSuffix(text, ".") + "."
-}
-
-func (c *Conn) cancelRun(ctx context.Context, call ToolCall, args toolArgs) (string, any, error) {
-	if args.RunID == "" {
-		return "", nil, launch.Refuse(launch.ErrInvalid, "cancel needs runId; status shows this session's run")
-	}
-	done, err := store.Do(ctx, c.r.store, store.Cancel{Run: args.RunID, Actor: call.actor(), Session: c.Session(), Epoch: c.Epoch()})
-	if err != nil {
-		return "", nil, err
-	}
-	text := "Run " + string(args.RunID)
-	switch {
-	case done.Won:
-		text += " is cancelled."
-	case done.State == launch.Cancelled:
-		text += " was already cancelled."
-	default:
-		text += " had already ended: " + done.State.String() + "."
-	}
-	if done.Live != "" {
-		text += " A run of the same chain is live: " + string(done.Live) + "."
-	}
-	return text, struct {
-		Action    string       `json:"action"`
-		Run       launch.RunID `json:"runId"`
-		Cancelled bool         `json:"cancelled"`
-		State     string       `json:"state"`
-		Live      launch.RunID `json:"liveRunId,omitempty"`
-	}{"cancel", args.RunID, done.Won, done.State.String(), done.Live}, nil
-}
-
-func (r *Runtime) names() string {
-	if names := r.registry.Names(); len(names) > 0 {
-		return strings.Join(names, ", ")
-	}
-	return "none"
 }

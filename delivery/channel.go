@@ -52,8 +52,8 @@ type Presenter struct {
 	timer   clock.Timer // of the next try; run's own
 }
 
-// Present starts to drive a channel.
-func Present(o ChannelOptions) (*Presenter, error) {
+// NewPresenter starts to drive a channel.
+func NewPresenter(o ChannelOptions) (*Presenter, error) {
 	if o.Store == nil || o.Channel == nil {
 		return nil, launch.Refuse(launch.ErrInvalid, "a channel needs a store and a Channel")
 	}

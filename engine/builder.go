@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,6 +30,9 @@ type graph struct {
 	nodes         []*node
 	byName        map[string]*node
 	edges         []run.Edge
+	settings      *run.Settings
+	exits         map[string]*node         // of an included workflow, by name
+	included      map[string]launch.Digest // by mount
 	errs          []error
 }
 
@@ -37,7 +41,8 @@ type graph struct {
 // structs, maps with string keys, slices, pointers, strings, numbers, bools,
 // time.Time and json.RawMessage, without recursion.
 func New[In any](name, version string) *Builder[In] {
-	g := &graph{name: name, version: version, maxSteps: run.DefaultMaxSteps, byName: map[string]*node{}}
+	g := &graph{name: name, version: version, maxSteps: run.DefaultMaxSteps, byName: map[string]*node{},
+		exits: map[string]*node{}, included: map[string]launch.Digest{}}
 	g.keep(launch.CheckWorkflowName(name))
 	g.keep(launch.CheckKey("workflow version", version))
 	schema, err := schemaOf[In]()
@@ -91,7 +96,7 @@ func (w *Builder[In]) Build() (*Workflow, error) {
 	if len(g.nodes) == 0 {
 		return nil, errors.Join(append(slices.Clone(g.errs), launch.Refuse(launch.ErrInvalid, "workflow %s has no node", cut(g.name)))...)
 	}
-	wf := &Workflow{name: g.name, version: g.version, input: g.input, plan: g.plan(), nodes: make(map[string]*node, len(g.nodes))}
+	wf := &Workflow{name: g.name, version: g.version, input: g.input, plan: g.plan(), nodes: make(map[string]*node, len(g.nodes)), included: maps.Clone(g.included)}
 	if err := errors.Join(append(slices.Clone(g.errs), wf.plan.Validate())...); err != nil {
 		return nil, err
 	}
@@ -115,10 +120,11 @@ func (w *Builder[In]) Build() (*Workflow, error) {
 }
 
 func (g *graph) plan() run.Plan {
-	p := run.Plan{MaxSteps: g.maxSteps, Start: g.nodes[0].name, Edges: slices.Clone(g.edges)}
+	p := run.Plan{MaxSteps: g.maxSteps, Start: g.nodes[0].name, Edges: slices.Clone(g.edges), Settings: g.settings}
 	for _, n := range g.nodes {
 		p.Nodes = append(p.Nodes, run.Node{Path: n.name, Kind: n.kind, Policy: n.policy,
-			Choices: slices.Clone(n.choices), Reads: slices.Clone(n.reads), Maybe: slices.Clone(n.maybe)})
+			Choices: slices.Clone(n.choices), Reads: slices.Clone(n.reads), Maybe: slices.Clone(n.maybe),
+			Budget: n.budget, Retry: n.retry, Ask: n.ask, Final: n.final, Approval: n.approval, Approving: n.approving})
 	}
 	// Edges may be drawn in any order and mean the same.
 	slices.SortStableFunc(p.Edges, func(a, b run.Edge) int { return strings.Compare(a.From, b.From) })

@@ -49,9 +49,16 @@ type Branch[T any] struct {
 // Case is the branch that is taken when the output is value.
 func Case[T ~string](value T, to Target) Branch[T] { return Branch[T]{value, to} }
 
-// Switch goes on by the node's output. Each member of the closed set needs
-// exactly one case.
-func Switch[T Choice[T]](node Node[T], cases ...Branch[T]) {
+// Chooser is a node whose output is, or holds, a choice of type T: a [Node] of
+// that type, or a [DecisionNode].
+type Chooser[T any] interface {
+	Target
+	chooses(T)
+}
+
+// Switch goes on by the choice in the node's output. Each member of the closed
+// set needs exactly one case.
+func Switch[T Choice[T]](node Chooser[T], cases ...Branch[T]) {
 	branches := make([]branch, len(cases))
 	for i, c := range cases {
 		branches[i] = branch{string(c.value), c.to}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/piworkflows/engine"
 	"example.com/piworkflows/launch"
@@ -70,6 +71,9 @@ type host struct {
 	got      []engine.Proposal
 	answer   func(p engine.Proposal) (engine.Next, bool, error) // instead of following the plan
 	onOutput func() error
+	settings []byte
+	reserved []launch.Digest
+	refuse   error // of Reserve
 }
 
 func newHost(wf *engine.Workflow) *host {
@@ -84,6 +88,19 @@ func (h *host) Output(_ context.Context, node string) ([]byte, bool, error) {
 	}
 	out, ok := h.outputs[node]
 	return out, ok, nil
+}
+
+func (h *host) Settings(context.Context, uint32) ([]byte, error) { return h.settings, nil }
+
+func (h *host) Reserve(_ context.Context, fingerprint launch.Digest) error {
+	h.reserved = append(h.reserved, fingerprint)
+	return h.refuse
+}
+
+func (h *host) Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := time.AfterFunc(d, func() { cancel(engine.ErrBudget) })
+	return ctx, func() { t.Stop(); cancel(context.Canceled) }
 }
 
 func (h *host) Propose(_ context.Context, p engine.Proposal) (engine.Next, error) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
@@ -20,10 +21,23 @@ type node struct {
 	choices []string
 	reads   []string
 	maybe   []string
+	input   bool   // reads the workflow's input
+	reading string // what it reads, for [Approved]
 	schema  json.RawMessage
-	read    func(ctx context.Context, x *execution) (any, error)
-	call    func(ctx context.Context, a Attempt, in any) (any, error)
-	observe func(ctx context.Context, a Attempt, in any) (out any, found bool, err error)
+	out     reflect.Type
+	budget  time.Duration
+	retry   *run.Retry
+	ask     *run.Ask // of a kind that asks
+	final   bool     // of a notify
+	shell   *shell   // of a shell command
+	// Of an action that needs an approval.
+	approval  string
+	approving []string
+	read      func(ctx context.Context, x *execution) (any, error)
+	call      func(ctx context.Context, a Attempt, in any) (any, error)
+	observe   func(ctx context.Context, a Attempt, in any) (out any, found bool, err error)
+	prompt    func(ctx context.Context, in any) (Presentation, error) // of a kind that asks
+	check     func(ctx context.Context, raw []byte) ([]byte, error)   // an answer, with code of its own
 }
 
 // Attempt tells an action which execution it is.
@@ -40,19 +54,20 @@ type Attempt struct {
 // Compute defines a pure node: a function of what it reads, which may run again
 // at any time. name matches [a-z0-9_-]{1,64} and is unique in the workflow. A
 // returned error is outcome failed (rule engine/error).
-func Compute[In, D, O any](w *Builder[In], name string, from Source[D], f func(ctx context.Context, in D) (O, error)) Node[O] {
+func Compute[In, D, O any](w *Builder[In], name string, from Source[D], f func(ctx context.Context, in D) (O, error), opts ...Option) Node[O] {
 	h := define[D, O](w, name, from)
 	h.n.kind = run.Compute
 	if f == nil {
 		h.n.g.failNode(name, "needs a function")
 	}
 	h.n.call = func(ctx context.Context, _ Attempt, in any) (any, error) { return f(ctx, in.(D)) }
+	h.n.options(opts)
 	return h
 }
 
 // Action defines a node with an effect on the outside world (rule
 // engine/action). The function should give a.Key to the outside world.
-func Action[In, D, O any](w *Builder[In], name string, from Source[D], f func(ctx context.Context, a Attempt, in D) (O, error), policy Policy) Node[O] {
+func Action[In, D, O any](w *Builder[In], name string, from Source[D], f func(ctx context.Context, a Attempt, in D) (O, error), policy Policy, opts ...Option) Node[O] {
 	h := define[D, O](w, name, from)
 	h.n.kind = run.Action
 	if f == nil {
@@ -75,6 +90,7 @@ func Action[In, D, O any](w *Builder[In], name string, from Source[D], f func(ct
 		h.n.policy = run.Observed
 		h.n.g.failNode(name, "its observer reads or returns other types than the action")
 	}
+	h.n.options(opts)
 	return h
 }
 
@@ -112,14 +128,20 @@ func define[D, O any, In any](w *Builder[In], name string, from Source[D]) Node[
 		return Node[O]{&node{g: &graph{}}} // belongs to nothing that can be built
 	}
 	g := w.g
-	n := &node{g: g, name: name}
+	n := &node{g: g, name: name, out: reflect.TypeFor[O]()}
+	n.reading = reflect.TypeFor[D]().String()
 	for _, p := range partsOf(from) {
+		if p.n != nil {
+			n.reading += " " + p.n.name
+		}
 		switch {
 		case p.g == nil:
 			g.failNode(name, "reads nothing: a source is nil or a zero handle")
 		case p.g != g:
 			g.failNode(name, "reads from another workflow's builder")
-		case p.n == nil: // the input
+		case p.settings:
+		case p.n == nil:
+			n.input = true
 		case p.maybe:
 			n.maybe = insert(n.maybe, p.n.name)
 		default:

@@ -17,15 +17,24 @@ type Source[T any] interface {
 // part is one thing that a source reads: the input, or a node's output.
 type part struct {
 	g     *graph
-	n     *node // nil for the input
+	n     *node // nil for the input and the settings
 	maybe bool
+	// settings marks the run's settings.
+	settings bool
 }
 
 type input[In any] struct{ g *graph }
 
 func (s input[In]) parts() []part { return []part{{g: s.g}} }
 
-func (s input[In]) read(_ context.Context, x *execution) (v In, err error) {
+func (s input[In]) read(ctx context.Context, x *execution) (v In, err error) {
+	if x.mounted != nil {
+		given, err := x.mounted(ctx)
+		if err != nil {
+			return v, err
+		}
+		return given.(In), nil
+	}
 	if json.Unmarshal(x.job.Input, &v) != nil {
 		return v, launch.Refuse(launch.ErrInternal, "the stored input does not decode as the input of workflow %s", x.wf.name)
 	}
@@ -37,6 +46,7 @@ func (s input[In]) read(_ context.Context, x *execution) (v In, err error) {
 type Node[T any] struct{ n *node }
 
 func (h Node[T]) node() *node { return h.n }
+func (h Node[T]) chooses(T)   {}
 
 func (h Node[T]) parts() []part {
 	if h.n == nil {
@@ -54,7 +64,7 @@ func (h Node[T]) read(ctx context.Context, x *execution) (T, error) {
 }
 
 func (h Node[T]) latest(ctx context.Context, x *execution) (v T, ok bool, err error) {
-	raw, ok, err := x.host.Output(ctx, h.n.name)
+	raw, ok, err := x.host.Output(ctx, x.prefix+h.n.name)
 	if err != nil || !ok {
 		return v, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/run"
@@ -19,7 +20,19 @@ type Host interface {
 	// Output returns the latest accepted output of a node in this run, or ok
 	// false when there is none. The worker does not change or keep the bytes.
 	Output(ctx context.Context, node string) (json []byte, ok bool, err error)
+	// Settings returns a revision of the run's settings as JSON.
+	Settings(ctx context.Context, revision uint32) (json []byte, err error)
+	// Reserve reserves the effect of the current action for exactly this proposal,
+	// if it is approved.
+	Reserve(ctx context.Context, fingerprint launch.Digest) error
+	// Limit returns a context that ends after d on the host's monotonic clock, with
+	// [ErrBudget] as its cause, and a function that stops the waiting.
+	Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }
+
+// ErrBudget is the cause of a context that ended because an active time was used
+// up.
+var ErrBudget = launch.Refuse(launch.ErrExpired, "the active time is used up; stop")
 
 // Job is one stretch of work on a run, from a claim until the run ends or parks.
 type Job struct {
@@ -33,24 +46,35 @@ type Job struct {
 
 // Next is where the host says that the run stands.
 type Next struct {
-	Node           string
-	Visit, Attempt uint32
-	Ended, Parked  bool // nothing to run; the rest is not looked at
+	Node string
+	// Retry counts the declared retries before this attempt.
+	Visit, Attempt, Retry uint32
+	Ended, Parked         bool // nothing to run; the rest is not looked at
 	// Recovering says that the effect of this visit was reserved before this
 	// attempt and is not settled.
 	Recovering bool
 	// Ambiguous says besides that it is known to be ambiguous: only observation
 	// or a person can settle it, so that no code runs again.
 	Ambiguous bool
+	// Reserve says that the action needs an approval, so that its effect is not
+	// reserved yet.
+	Reserve bool
+	// Budget is what is left of the attempt's active time; 0 is no bound.
+	Budget time.Duration
+	// Seen is the revision of the settings that the attempt sees.
+	Seen uint32
+	// Candidate is an answer that the node's own code has to check, instead of
+	// running the node.
+	Candidate []byte
 }
 
 // Proposal is what one execution came to.
 type Proposal struct {
 	Node           string
 	Visit, Attempt uint32
-	Outcome        Outcome          // OK or Failed; zero with Unknown
+	Outcome        Outcome          // OK, Failed or TimedOut; zero with Unknown, Ask and Verdict
 	Output         []byte           // with OK: JSON that fits the node
-	Failure        launch.SafeError // with Failed and Unknown
+	Failure        launch.SafeError // with Failed, TimedOut, Unknown and Rejected
 	// Unknown says that the effect of the action may or may not have happened:
 	// the effect becomes ambiguous and the node stays unsettled.
 	Unknown bool
@@ -60,7 +84,27 @@ type Proposal struct {
 	// Applied says that the effect happened although the outcome is Failed: its
 	// output cannot be stored.
 	Applied bool
+	Ask     *Ask    // the node asks, and waits for the answer
+	Notice  string  // what a notify node says, with OK
+	Verdict Verdict // about Next.Candidate
 }
+
+// Ask is what a node asks.
+type Ask struct {
+	Title, Task string
+	Subject     launch.Digest // of what a decision is about
+}
+
+// Verdict is what a node's own code says of an answer.
+type Verdict uint8
+
+// The verdicts.
+const (
+	_         Verdict = iota
+	Accepted          // it stands, as Output
+	Rejected          // it has to be corrected, for the reason in Failure
+	NoVerdict         // the code failed or was stopped
+)
 
 // Work runs the current node and proposes what came out, again and again, until
 // the host says that the run ended or parked (nil), ctx ends (its cause; rule
@@ -77,7 +121,7 @@ func Work(ctx context.Context, wf *Workflow, job Job, host Host) error {
 			return launch.Refuse(launch.ErrSourceChanged, "workflow %s has no node %s; use the definition that is pinned for the run", wf.name, cut(at.Node))
 		}
 		x := &execution{wf: wf, job: &job, host: host, n: n, at: at}
-		p, err := x.run(ctx)
+		p, err := x.within(ctx)
 		if ctx.Err() != nil && !x.happened(p) {
 			return context.Cause(ctx)
 		}
@@ -98,6 +142,33 @@ type execution struct {
 	host Host
 	n    *node
 	at   Next
+
+	// Of a node of an included workflow: its mounts, and its input.
+	prefix  string
+	mounted func(ctx context.Context) (any, error)
+}
+
+// within runs the node inside its budget (rule engine/budget).
+func (x *execution) within(ctx context.Context) (Proposal, error) {
+	if x.at.Candidate != nil {
+		return x.verdict(ctx), nil
+	}
+	if x.at.Budget == 0 {
+		return x.run(ctx)
+	}
+	limited, stop := x.host.Limit(ctx, x.at.Budget)
+	defer stop()
+	p, err := x.run(limited)
+	if context.Cause(limited) != ErrBudget || p.Outcome == OK || p.Applied || p.Ask != nil {
+		return p, err
+	}
+	const spent = "used up its active time"
+	if x.n.kind == run.Action && x.n.policy != run.Repeatable {
+		return x.unknown(spent + " and may or may not have taken effect; find out and resolve it"), nil
+	}
+	p = x.proposal(TimedOut)
+	p.Failure = launch.NewSafeError(launch.CodeTimedOut, "node "+x.n.name+" "+spent+"; shorten its work or declare a larger budget")
+	return p, nil
 }
 
 func (x *execution) run(ctx context.Context) (Proposal, error) {
@@ -112,8 +183,19 @@ func (x *execution) run(ctx context.Context) (Proposal, error) {
 		}
 	}
 	in, err := x.n.read(ctx, x)
+	if _, isSaid := errors.AsType[*said](err); isSaid {
+		return x.fail("cannot run: " + explained(err, "")), nil
+	}
 	if err != nil {
 		return Proposal{}, err
+	}
+	if x.n.kind.Asks() {
+		return x.ask(ctx, in)
+	}
+	if x.at.Reserve {
+		if p, done, err := x.reserve(ctx, in); done || err != nil {
+			return p, err
+		}
 	}
 	var out any
 	err = guard(func() (err error) {
@@ -123,7 +205,11 @@ func (x *execution) run(ctx context.Context) (Proposal, error) {
 	if err != nil {
 		return x.failed(ctx, err), nil
 	}
-	return x.ok(out), nil
+	p := x.ok(out)
+	if text, isText := out.(string); isText && x.n.kind == run.Notify {
+		p.Notice = text
+	}
+	return p, nil
 }
 
 // happened reports whether the proposal says that an effect took place, which
@@ -163,7 +249,7 @@ func (x *execution) observe(ctx context.Context) (p Proposal, done bool, err err
 func (x *execution) attempt() Attempt {
 	a := Attempt{Run: x.job.Run, Node: x.n.name, Visit: x.at.Visit, Attempt: x.at.Attempt}
 	if x.n.kind == run.Action {
-		a.Key = effect.ActionKey(a.Run, a.Node, a.Visit, 0).ID().String()
+		a.Key = effect.ActionKey(a.Run, a.Node, a.Visit, x.at.Retry).ID().String()
 	}
 	return a
 }

@@ -21,6 +21,7 @@ type Workflow struct {
 	plan          run.Plan
 	digest        launch.Digest
 	nodes         map[string]*node
+	included      map[string]launch.Digest
 	check         func([]byte) ([]byte, error)
 	activate      func(context.Context, []byte) error
 }
@@ -74,14 +75,18 @@ func (wf *Workflow) Activate(ctx context.Context, input []byte) error {
 }
 
 // sum is the digest: SHA-256 of the canonical JSON of an object with name,
-// version, plan, input schema, and the output schema of each node by its path.
+// version, plan, input schema, the output schema of each node by its path, and,
+// if there are any, the digest of each included workflow by its mount.
 func (wf *Workflow) sum() (launch.Digest, error) {
 	outputs := make(map[string]json.RawMessage, len(wf.nodes))
 	for name, n := range wf.nodes {
 		outputs[name] = n.schema
 	}
-	raw, err := json.Marshal(map[string]any{"name": wf.name, "version": wf.version,
-		"plan": wf.plan, "input": wf.input, "outputs": outputs})
+	facts := map[string]any{"name": wf.name, "version": wf.version, "plan": wf.plan, "input": wf.input, "outputs": outputs}
+	if len(wf.included) > 0 {
+		facts["included"] = wf.included
+	}
+	raw, err := json.Marshal(facts)
 	if err != nil {
 		return launch.Digest{}, launch.Refuse(launch.ErrInternal, "workflow %s cannot be digested", wf.name)
 	}
@@ -98,8 +103,8 @@ func (wf *Workflow) Describe() string {
 	for i := range wf.plan.Nodes {
 		n := &wf.plan.Nodes[i]
 		fmt.Fprintf(&b, "  %s: %s", n.Path, n.Kind)
-		if n.Policy != 0 {
-			fmt.Fprintf(&b, " (%s)", n.Policy)
+		if details := about(n); details != "" {
+			b.WriteString(" (" + details + ")")
 		}
 		sep := " reads "
 		for _, r := range n.Reads {
@@ -113,6 +118,35 @@ func (wf *Workflow) Describe() string {
 		b.WriteString(wayOn(wf.plan.Edge(n.Path)) + "\n")
 	}
 	return b.String()
+}
+
+// about is what a node declares beyond its kind, as words.
+func about(n *run.Node) string {
+	var all []string
+	add := func(set bool, format string, args ...any) {
+		if set {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	add(n.Policy != 0, "%s", n.Policy)
+	add(n.Final, "final")
+	add(n.Kind.Asks() && len(n.Choices) > 0, "one of %s", strings.Join(n.Choices, ", "))
+	add(n.Approval != "", "needs %s of %s", strings.Join(n.Approving, " or "), n.Approval)
+	add(n.Budget > 0, "within %v", n.Budget)
+	if r := n.Retry; r != nil {
+		on := make([]string, len(r.On))
+		for i, o := range r.On {
+			on[i] = o.String()
+		}
+		add(true, "%d retries on %s", r.Max, strings.Join(on, ", "))
+	}
+	if a := n.Ask; a != nil {
+		add(a.Validates, "validated")
+		add(a.Updates, "reports progress")
+		add(a.Expires > 0 && a.Default == nil, "for %v", a.Expires)
+		add(a.Expires > 0 && a.Default != nil, "for %v, then %s", a.Expires, a.Default)
+	}
+	return strings.Join(all, "; ")
 }
 
 func wayOn(e *run.Edge) string {

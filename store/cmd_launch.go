@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 	"unicode/utf8"
@@ -341,12 +342,13 @@ func (x *tx) visible(id launch.RunID, from launch.SessionKey, actor launch.Actor
 // Pause holds a run until a person resumes it. Answer: the launch's state.
 type Pause struct {
 	Run     launch.RunID
-	Actor   launch.Actor      // Model or Person
+	Actor   launch.Actor      // Model or Person; 0 means Person
 	Session launch.SessionKey // where the call comes from; a model sees only its own runs
 	Epoch   uint64            // of that connection; 0 = none
 }
 
 func (c Pause) run(x *tx) (launch.State, error) {
+	c.Actor = cmp.Or(c.Actor, launch.Person)
 	l, err := x.visible(c.Run, c.Session, c.Actor, c.Epoch)
 	if err != nil {
 		return 0, err
@@ -368,12 +370,13 @@ func (c Pause) run(x *tx) (launch.State, error) {
 // session's hold. Answer: the launch's state.
 type Resume struct {
 	Run     launch.RunID
-	Actor   launch.Actor // Person
+	Actor   launch.Actor // Person, which 0 means too
 	Session launch.SessionKey
 	Epoch   uint64
 }
 
 func (c Resume) run(x *tx) (launch.State, error) {
+	c.Actor = cmp.Or(c.Actor, launch.Person)
 	l, err := x.visible(c.Run, c.Session, c.Actor, c.Epoch)
 	if err != nil {
 		return 0, err
@@ -415,7 +418,7 @@ func (x *tx) resume(l *launchRow, actor launch.Actor) error {
 	if err := x.applyRequest(q, request.Resume{}); err != nil {
 		return err
 	}
-	return x.contain(l.Session, l.ID, x.promptAgain(q.ID))
+	return x.contain(l.Session, l.ID, x.promptAgain(q.ID, true))
 }
 
 // Renew extends a lease. Answer: [Renewed].

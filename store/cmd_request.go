@@ -91,7 +91,10 @@ func (x *tx) respond(a request.Act) (Response, error) {
 	}
 	out := Response{Outcome: reply.Outcome, Request: a.Request, Refused: reply.Err}
 	if known == nil {
-		return out, nil
+		if a.Actor == launch.Model {
+			out.Refused, err = x.instead(a, reply.Err)
+		}
+		return out, err
 	}
 	if reply.Changed {
 		if err := x.setRequest(q, reply.Request, reply.Events); err != nil {
@@ -100,6 +103,24 @@ func (x *tx) respond(a request.Act) (Response, error) {
 	}
 	out.Run, out.Node, out.State, out.Revision = q.Run, q.Node, q.State, q.Revision
 	return out, nil
+}
+
+// instead names the request that is open in a model's own session, so that a
+// wrong id can be corrected.
+func (x *tx) instead(a request.Act, refused error) (error, error) {
+	l, err := x.reservation(a.Session)
+	if err != nil || l == nil || !l.HasRecord() {
+		return refused, err
+	}
+	r, err := x.record(l)
+	if err != nil {
+		return refused, err
+	}
+	q, err := x.asked(r)
+	if err != nil || q == nil || q.State.Over() {
+		return refused, err
+	}
+	return launch.Refuse(launch.ErrNotFound, "no such request here; the one that is open in this session is %s, of kind %s", q.ID, q.Kind), nil
 }
 
 // request returns a request, or nil.
@@ -139,6 +160,9 @@ func (x *tx) setRequest(q *requestRow, next request.Request, events []request.Ev
 	}
 	for _, e := range events {
 		x.requestEvent(l, q, e)
+		if err := x.settleReceipt(q, e); err != nil {
+			return err
+		}
 	}
 	if q.State == was {
 		return nil
@@ -155,6 +179,32 @@ func (x *tx) setRequest(q *requestRow, next request.Request, events []request.Ev
 	return x.contain(l.Session, l.ID, unlessHeld(err))
 }
 
+// settleReceipt gives the action whose candidate was decided about its outcome,
+// so that its repeat is answered by it.
+func (x *tx) settleReceipt(q *requestRow, e request.Event) error {
+	if e.Verdict == 0 {
+		return nil
+	}
+	key := receiptRow{request.Receipt{Request: q.ID, Key: e.Key.Key}}
+	if e.Key.Actor == launch.Model {
+		key.Session = q.Session
+	}
+	had, err := x.receipts.load(x, key, func(r *receiptRow) bool {
+		return r.Session == key.Session && r.Request == key.Request && r.Key == key.Key
+	})
+	if err != nil || had == nil {
+		return err
+	}
+	had.Outcome = e.Verdict
+	switch e.Verdict {
+	case request.Rejected:
+		had.Receipt.Kind, had.Reason = launch.ErrInvalid, q.Rejection
+	case request.Conflict:
+		had.Receipt.Kind, had.Reason = launch.ErrEnded, "the request was over before the answer was checked: "+q.State.String()
+	}
+	return nil
+}
+
 // unlessHeld drops the refusal of a wake that comes to nothing by right: the
 // run is held or attended to, is due already, or its worker is at it.
 func unlessHeld(err error) error {
@@ -169,13 +219,12 @@ func (x *tx) dropMessages(l *launchRow, q *requestRow) error {
 	if l.Mode == launch.Headless {
 		return nil
 	}
-	for _, subject := range q.Subjects() {
-		_, err := x.apply(l.Session, session.Cancel{Subject: subject, Reason: "the request is " + q.State.String()})
-		if err := x.contain(l.Session, l.ID, err); err != nil {
-			return err
-		}
+	subject := q.Message()
+	if subject == "" {
+		return nil
 	}
-	return nil
+	_, err := x.apply(l.Session, session.Cancel{Subject: subject, Reason: "the request is " + q.State.String()})
+	return x.contain(l.Session, l.ID, err)
 }
 
 // open opens the request that an execution proposes and parks its run, in one
@@ -283,7 +332,7 @@ func (x *tx) await(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next, e
 	if err := x.applyLaunch(l, launch.ParkCommand{Authority: authority(l), Why: launch.ParkWaiting}); err != nil {
 		return Next{}, err
 	}
-	return Next{Parked: true}, x.promptAgain(q.ID)
+	return Next{Parked: true}, x.promptAgain(q.ID, false)
 }
 
 // verdict carries out what a node's validation code said of a candidate.
@@ -379,7 +428,7 @@ func (x *tx) turnClosed(c follow.TurnClosed) error {
 	if q.Kind != run.Assistant || c.End != session.Completed || q.State != request.Pending || x.reply == nil || !x.reply.Usable {
 		return nil
 	}
-	_, err = x.respond(request.Act{Request: q.ID, Action: request.Respond_, Actor: launch.Model, Session: q.Session,
+	_, err = x.respond(request.Act{Request: q.ID, Action: request.ActRespond, Actor: launch.Model, Session: q.Session,
 		Key: "turn:" + launch.DigestOf([]byte(c.Turn)).String(), Payload: encode(x.reply.Text)})
 	return err
 }

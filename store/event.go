@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/intents"
@@ -155,7 +156,15 @@ func nodeData(b []byte, node string, visit, attempt uint32, outcome string) []by
 func (x *tx) nodeEvent(l *launchRow, e run.Event) {
 	outcome := name0(e.Outcome != 0, e.Outcome)
 	x.data = nodeData(x.data[:0], e.Node, e.Visit, e.Attempt, outcome)
-	x.runEvent(l, Event{Kind: "run." + e.Kind.String(), To: e.Status.String(), Why: outcome, Node: e.Node}, uint8(e.Status), l.Generation, x.data)
+	x.runEvent(l, Event{Kind: "run." + e.Kind.String(), To: e.Status.String(), Why: outcome, Node: e.Node, Timer: e.Kind == run.Retried}, uint8(e.Status), l.Generation, x.data)
+}
+
+// requestEvent records what happened to a request. A progress update and a prompt
+// change nothing that a scheduler waits for.
+func (x *tx) requestEvent(l *launchRow, q *requestRow, e request.Event) {
+	x.data = nodeData(x.data[:0], q.Node, q.Visit, q.Attempt, name0(e.By != 0, e.By))
+	x.runEvent(l, Event{Kind: "request." + e.Kind.String(), To: q.State.String(), Node: q.Node, Request: q.ID,
+		Why: name0(e.By != 0, e.By), Timer: e.Kind == request.EvOpened && q.Deadline != 0}, uint8(q.State), l.Generation, x.data)
 }
 
 func (x *tx) effectEvent(l *launchRow, e *effect.Effect) {

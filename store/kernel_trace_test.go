@@ -147,7 +147,7 @@ func (tr *trace) check(k *kernel, c any, before, after store.All, events []store
 		if e.Turn == intents.EvClaimed {
 			old := wasIntent[e.Intent]
 			facts := intents.RunFacts{State: was[e.Run].State, Attention: was[e.Run].Park == launch.ParkAttention}
-			errs = append(errs, intentstest.Attempt(old, intents.Claim{Run: facts}))
+			errs = append(errs, intentstest.Attempt(old, intents.Claim{Run: facts, Natural: natural(after, e.Message)}))
 		}
 		switch e.Of {
 		case session.EvAttempted:
@@ -215,4 +215,14 @@ func progressOf(a store.All, id launch.RunID) uint64 {
 		}
 	}
 	return 0
+}
+
+// natural reports whether a message puts a request besides serving an intent.
+func natural(a store.All, id string) bool {
+	for i := range a.Messages {
+		if m := &a.Messages[i]; m.ID == id {
+			return m.Kind == session.Step || m.Kind == session.Checkpoint
+		}
+	}
+	return false
 }

@@ -67,7 +67,7 @@ func (x *tx) followSession(k launch.SessionKey, events []session.Event) error {
 		}
 	}
 	for _, p := range again {
-		if err := x.contain(k, "", x.promptAgain(p.Request)); err != nil {
+		if err := x.contain(k, "", x.promptAgain(p.Request, false)); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (x *tx) tell(l *launchRow, q *requestRow) error {
 
 // put queues the next message of a request; it replaces the earlier ones.
 func (x *tx) put(l *launchRow, q *requestRow, kind session.Kind, custom string, form request.PromptForm) error {
-	for _, earlier := range q.Subjects() {
+	if earlier := q.Message(); earlier != "" {
 		if _, err := x.apply(l.Session, session.Cancel{Subject: earlier, Reason: "a later prompt serves the request"}); err != nil {
 			return err
 		}
@@ -50,9 +50,8 @@ func (x *tx) put(l *launchRow, q *requestRow, kind session.Kind, custom string, 
 	if err != nil {
 		return err
 	}
-	subjects := q.Subjects()
 	_, err = x.apply(l.Session, session.Queue{Message: session.Message{
-		Kind: kind, Subject: subjects[len(subjects)-1], Run: l.ID, Request: q.ID, Body: body, Eligible: x.now.Wall,
+		Kind: kind, Subject: q.Message(), Run: l.ID, Request: q.ID, Body: body, Eligible: x.now.Wall,
 	}})
 	return err
 }
@@ -60,7 +59,7 @@ func (x *tx) put(l *launchRow, q *requestRow, kind session.Kind, custom string, 
 // promptAgain looks whether the model has to be told again of a request that it
 // did not answer, and carries out what that leads to (rules request/prompts and
 // request/reminders).
-func (x *tx) promptAgain(id string) error {
+func (x *tx) promptAgain(id string, resuming bool) error {
 	q, err := x.request(id)
 	if err != nil || q == nil || q.State != request.Pending {
 		return err
@@ -76,7 +75,7 @@ func (x *tx) promptAgain(id string) error {
 	if err := x.list(l.Session); err != nil {
 		return err
 	}
-	now := request.Situation{Paused: l.Paused || l.Park == launch.ParkPaused || l.Park == launch.ParkAttention}
+	now := request.Situation{Held: l.Paused || l.Park == launch.ParkPaused || l.Park == launch.ParkAttention, Resuming: resuming}
 	for _, e := range x.messages {
 		m := &e.cur
 		if m.Session != l.Session || m.Request != q.ID {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/engine/view"
@@ -322,6 +323,25 @@ func (s *Store) Intent(ctx context.Context, id string) (i intents.Intent, err er
 		return err
 	})
 	return i, err
+}
+
+// Request returns one request, without the answers that were given to it.
+func (s *Store) Request(ctx context.Context, id string) (q request.Request, err error) {
+	err = s.view(ctx, func(x *tx) error {
+		if err := launch.CheckKey("request id", id); err != nil {
+			return err
+		}
+		r, err := x.request(id)
+		if err == nil && r == nil {
+			err = launch.Refuse(launch.ErrNotFound, "no such request; check the request id")
+		}
+		if err == nil {
+			q = r.Request
+			q.Candidate, q.Answer = nil, nil
+		}
+		return err
+	})
+	return q, err
 }
 
 // Message returns one message.

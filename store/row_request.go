@@ -102,7 +102,7 @@ func (r *requestRow) Fields(f *Fields) {
 	digest(f, &q.UsedBy)
 	blob(f, &q.Progress)
 	opt(f, &q.ProgressAt)
-	number(f, &q.ProgressFrom)
+	decimal(f, &q.ProgressFrom)
 	opt(f, &q.ProgressSince)
 	num(f, &q.Prompts)
 	num(f, &q.Resumed)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strconv"
 
 	"example.com/piworkflows/launch"
 )
@@ -211,6 +212,28 @@ func opt[T integer](f *Fields, p *T) {
 			return
 		}
 		*p = T(v.Int)
+	}
+}
+
+// decimal visits a number column, stored as text so that every engine keeps it;
+// zero is NULL.
+func decimal(f *Fields, p *float64) {
+	s := ""
+	if !f.reading && *p != 0 {
+		s = strconv.FormatFloat(*p, 'g', -1, 64)
+	}
+	optText(f, &s)
+	if f.reading {
+		*p = 0
+		if s == "" {
+			return
+		}
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			f.bad("a number")
+			return
+		}
+		*p = v
 	}
 }
 

@@ -99,7 +99,7 @@ func (Settle) follow()         {}
 func Launch(e launch.Event, l *launch.Launch, activeTurn bool) []Command {
 	var all []Command
 	switch {
-	case e.To.Terminal() && l.HasRecord():
+	case l.State.Terminal() && l.HasRecord():
 		all = append(all, EndRequest{})
 	case e.Kind == launch.EvPaused:
 		all = append(all, StopClock{})
@@ -146,7 +146,7 @@ func interactive(e launch.Event, l *launch.Launch, activeTurn bool) []Command {
 			all = append(all, Owe{source})
 		}
 		return all
-	case launch.EvResumed:
+	case launch.EvResumed, launch.EvWoken:
 		return []Command{TakeBack{}}
 	}
 	return nil

@@ -3,6 +3,7 @@ package follow_test
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 
 	"example.com/piworkflows/engine/follow"
@@ -66,7 +67,8 @@ var launches = []struct {
 	{"parked to wait: what is pending waits with it", launch.Event{Kind: launch.EvParked, Park: launch.ParkWaiting}, row(launch.Parked, true), false, nil},
 	{"paused: likewise", launch.Event{Kind: launch.EvPaused, Actor: launch.Person, Park: launch.ParkPaused}, row(launch.Parked, true), false, nil},
 	{"paused while it waits for a person: it was handed over before", launch.Event{Kind: launch.EvPaused, Actor: launch.Person, Park: launch.ParkAttention}, row(launch.Parked, true), false, nil},
-	{"woken", launch.Event{Kind: launch.EvWoken, Park: launch.ParkDue}, row(launch.Parked, true), false, nil},
+	{"woken by an answer: likewise", launch.Event{Kind: launch.EvWoken, Park: launch.ParkDue}, row(launch.Parked, true), false,
+		commands{follow.TakeBack{}}},
 	{"resumed: an unsent hand-over is taken back", launch.Event{Kind: launch.EvResumed, Actor: launch.Person, Park: launch.ParkDue}, row(launch.Parked, true), false,
 		commands{follow.TakeBack{}}},
 }
@@ -75,13 +77,20 @@ func TestLaunch(t *testing.T) {
 	seen := map[launch.EventKind]bool{}
 	for _, c := range launches {
 		seen[c.event.Kind] = true
-		if diff := cmp.Diff(c.want, follow.Launch(c.event, c.launch, c.active)); diff != "" {
+		var always commands // of a headless run too
+		switch {
+		case c.launch.State.Terminal() && c.launch.HasRecord():
+			always = commands{follow.EndRequest{}}
+		case c.event.Kind == launch.EvPaused:
+			always = commands{follow.StopClock{}}
+		}
+		if diff := cmp.Diff(append(slices.Clone(always), c.want...), follow.Launch(c.event, c.launch, c.active)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.why, diff)
 		}
 		headless := *c.launch
 		headless.Mode = launch.Headless
-		if got := follow.Launch(c.event, &headless, c.active); got != nil {
-			t.Errorf("%s: a headless run causes %+v in a session", c.why, got)
+		if diff := cmp.Diff(always, follow.Launch(c.event, &headless, c.active)); diff != "" {
+			t.Errorf("%s, headless (-want +got):\n%s", c.why, diff)
 		}
 	}
 	for k := launch.EvReserved; k <= launch.EvCancelled; k++ {

@@ -37,10 +37,12 @@ func Apply(r Run, c Command, p *Plan, visits func(node string) (uint32, error), 
 	if err := c.apply(ch); err != nil {
 		return Result{Run: r}, err
 	}
+	res := Result{Interval: ch.closed}
 	if ch.n > 0 {
 		ch.r.Revision++
+		res.Events = ch.events[:ch.n:ch.n]
 	}
-	res := Result{Run: ch.r, Interval: ch.closed, Events: ch.events[:ch.n:ch.n]}
+	res.Run = ch.r
 	if ch.stored {
 		res.Step = &ch.step
 	}

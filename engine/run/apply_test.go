@@ -39,7 +39,7 @@ func TestStory(t *testing.T) {
 	do := func(c Command, visits uint32, want ...Event) Result {
 		t.Helper()
 		before := r.Revision
-		res, err := Apply(r, c, &loop, visited(visits), 9)
+		res, err := Apply(r, c, &loop, visited(visits), launch.Now{Wall: 9})
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
@@ -59,7 +59,7 @@ func TestStory(t *testing.T) {
 	s := ok(r, `1`)
 	s.Receipt = true
 	res := do(s, 0, Event{Settled, "a", 1, 2, OK, Running}, Event{Entered, "b", 1, 1, 0, Running})
-	if diff := cmp.Diff(&Step{Run: "w-1", Node: "a", Visit: 1, Attempt: 2, Outcome: OK, Output: []byte("1"), At: 9}, res.Step); diff != "" {
+	if diff := cmp.Diff(&Step{Run: "w-1", Node: "a", Visit: 1, Attempt: 2, Outcome: OK, Output: []byte("1"), Began: 9, At: 9}, res.Step); diff != "" {
 		t.Fatal(diff)
 	}
 	if r.Progress != 2 || r.Steps != 1 {
@@ -100,7 +100,7 @@ func TestEnds(t *testing.T) {
 		{"unreadable", r, End{RunFailed, launch.NewSafeError(launch.CodeRecordUnreadable, "")}, RunFailed, launch.CodeRecordUnreadable},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			res, err := Apply(c.run, c.command, &loop, visited(0), 7)
+			res, err := Apply(c.run, c.command, &loop, visited(0), launch.Now{Wall: 7})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestEnds(t *testing.T) {
 				t.Fatalf("last event is %+v", last)
 			}
 			for _, again := range []Command{c.command, Reattempt{}, Park{Waiting}, Unpark{}, End{Status: RunCancelled}} {
-				if res, err := Apply(res.Run, again, &loop, visited(0), 8); !errors.Is(err, launch.ErrEnded) || res.Run.Ended != 7 {
+				if res, err := Apply(res.Run, again, &loop, visited(0), launch.Now{Wall: 8}); !errors.Is(err, launch.ErrEnded) || res.Run.Ended != 7 {
 					t.Fatalf("%T after the end: %v", again, err)
 				}
 			}
@@ -168,7 +168,7 @@ func TestRefusals(t *testing.T) {
 		{"the store fails", r, ok(r, `1`), down},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			res, err := Apply(c.run, c.command, &loop, func(string) (uint32, error) { return 0, down }, 7)
+			res, err := Apply(c.run, c.command, &loop, func(string) (uint32, error) { return 0, down }, launch.Now{Wall: 7})
 			if !errors.Is(err, c.want) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
@@ -187,7 +187,7 @@ func TestNothingToDo(t *testing.T) {
 		run     Run
 		command Command
 	}{{r, Unpark{}}, {waits, Park{Waiting}}} {
-		res, err := Apply(c.run, c.command, &loop, nil, 7)
+		res, err := Apply(c.run, c.command, &loop, nil, launch.Now{Wall: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestNothingToDo(t *testing.T) {
 func TestEscapedChoice(t *testing.T) {
 	r := begin(t)
 	r.Node = "b"
-	res, err := Apply(r, ok(r, `"\u0064one"`), &loop, visited(0), 7)
+	res, err := Apply(r, ok(r, `"\u0064one"`), &loop, visited(0), launch.Now{Wall: 7})
 	if err != nil || res.Run.Node != "c" {
 		t.Fatalf("an escaped spelling of a choice is the choice: node %s, %v", res.Run.Node, err)
 	}
@@ -249,7 +249,7 @@ func TestAllocations(t *testing.T) {
 	s := ok(r, `{"a":1}`)
 	visits := visited(0)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, err := Apply(r, s, &loop, visits, 7); err != nil {
+		if _, err := Apply(r, s, &loop, visits, launch.Now{Wall: 7}); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 2 {
@@ -265,7 +265,7 @@ func BenchmarkSettle(b *testing.B) {
 	s, visits := ok(r, `{"a":1}`), visited(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Apply(r, s, &loop, visits, 7); err != nil {
+		if _, err := Apply(r, s, &loop, visits, launch.Now{Wall: 7}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -17,6 +17,7 @@ const (
 	MaxMaxSteps     = 1000000 // the most that an author can declare
 	MaxRetries      = 100     // declared retries of one visit
 	MaxText         = 8192    // characters that a person writes to one choice
+	MaxAudience     = 200     // bytes that say who decides
 	maxSegment      = 64      // bytes of one path segment and of one choice
 
 	MaxBackoff = 24 * time.Hour

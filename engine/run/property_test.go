@@ -147,7 +147,7 @@ func TestRandomRuns(t *testing.T) {
 				}
 			}
 			c := drawCommand(t, r, &p)
-			res, err := Apply(r, c, &p, func(n string) (uint32, error) { return visits[n], nil }, 5)
+			res, err := Apply(r, c, &p, func(n string) (uint32, error) { return visits[n], nil }, launch.Now{Wall: 5})
 			if (err != nil || len(res.Events) == 0) && res.Run.Revision != r.Revision {
 				t.Fatalf("%+v: changed without an event, or was refused: %v", c, err)
 			}

@@ -277,7 +277,7 @@ func describe(q *request.Request, now launch.Time) *Request {
 		r.Rate, r.Left = rate, left.Seconds()
 	}
 	for _, cell := range request.Matrix() {
-		if cell.Kind == q.Kind && cell.Action.Called() && (cell.Action != request.Update || c.Updates) {
+		if cell.Kind == q.Kind && cell.Action.Called() && (cell.Action != request.ActUpdate || c.Updates) {
 			r.Actions = append(r.Actions, cell.Action.String())
 		}
 	}

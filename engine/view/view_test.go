@@ -53,11 +53,11 @@ func TestSituations(t *testing.T) {
 		{"due to resume", func(f *view.Facts) { parked(f, launch.ParkDue, 0) }, view.Queued, "a free slot", both},
 		{"waiting", func(f *view.Facts) { parked(f, launch.ParkWaiting, 0) }, view.Waiting, "an answer to its request", both},
 		{"no progress", func(f *view.Facts) { parked(f, launch.ParkAttention, launch.NoProgress) }, view.Waiting, "a person to resume, cancel or restart it (no_progress)", []string{"cancel", "pause", "resume"}},
-		{"effect that only a person can settle", func(f *view.Facts) { parked(f, launch.ParkAttention, launch.EffectAmbiguous) }, view.Ambiguous, "a person to find out whether the effect of node n happened, and to cancel the run", both},
+		{"effect that only a person can settle", func(f *view.Facts) { parked(f, launch.ParkAttention, launch.EffectAmbiguous) }, view.Ambiguous, "a person to find out whether the effect of node n happened, and to resolve it or cancel the run", both},
 		{"effect that its observer can settle", func(f *view.Facts) {
 			parked(f, launch.ParkAttention, launch.EffectAmbiguous)
 			f.Effect = &effect.Effect{State: effect.Ambiguous, Policy: run.Observed}
-		}, view.Ambiguous, "a person to resume, cancel or restart it (effect_ambiguous)", []string{"cancel", "pause", "resume"}},
+		}, view.Ambiguous, "a person to resume, cancel or restart it (effect_ambiguous)", []string{"cancel", "pause", "resume", "resolve"}},
 		{"done", func(f *view.Facts) { f.Launch.State = launch.Done }, view.Completed, "", nil},
 		{"timed out", func(f *view.Facts) {
 			f.Launch.State, f.Launch.Error = launch.Failed, launch.SafeError{Code: launch.CodeTimedOut, Message: "too long"}

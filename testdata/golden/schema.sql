@@ -63,6 +63,19 @@ CREATE TABLE workflow_runs (
   node TEXT NOT NULL,
   visit INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
+  retry INTEGER NOT NULL,
+  asked INTEGER NOT NULL CHECK (asked IN (0, 1)),
+  due_at INTEGER CHECK (due_at IS NULL OR status = 2),
+  began_at INTEGER NOT NULL,
+  budget_ns INTEGER,
+  spent_ns INTEGER,
+  intervals INTEGER,
+  interval_at INTEGER,
+  interval_from_ns INTEGER,
+  sampled_ns INTEGER,
+  clock TEXT CHECK ((clock IS NOT NULL) = (interval_at IS NOT NULL)),
+  settings INTEGER,
+  settings_seen INTEGER,
   steps INTEGER NOT NULL,
   progress INTEGER NOT NULL,
   input BLOB,
@@ -73,6 +86,10 @@ CREATE TABLE workflow_runs (
   PRIMARY KEY (run_id)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX workflow_runs_due
+ON workflow_runs (due_at, run_id)
+WHERE due_at IS NOT NULL;
+
 CREATE TABLE workflow_steps (
   run_id BLOB NOT NULL CHECK (length(run_id) = 16),
   node TEXT NOT NULL,
@@ -82,6 +99,8 @@ CREATE TABLE workflow_steps (
   output BLOB CHECK ((output IS NOT NULL) = (outcome = 1)),
   error_code TEXT,
   error_message TEXT CHECK ((error_message IS NOT NULL) = (error_code IS NOT NULL)),
+  began_at INTEGER NOT NULL,
+  spent_ns INTEGER,
   at INTEGER NOT NULL,
   PRIMARY KEY (run_id, node, visit, attempt)
 ) STRICT, WITHOUT ROWID;
@@ -100,8 +119,14 @@ CREATE TABLE workflow_effects (
   attempt INTEGER NOT NULL,
   reserved_at INTEGER NOT NULL,
   settled_at INTEGER CHECK ((settled_at IS NOT NULL) = (state IN (2, 3))),
+  evidence TEXT CHECK (evidence IS NULL OR settled_at IS NOT NULL),
+  output BLOB CHECK (output IS NULL OR evidence IS NOT NULL),
   PRIMARY KEY (run_id, node, visit, retry, type, name)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX workflow_effects_unsettled
+ON workflow_effects (run_id, node, visit, retry)
+WHERE settled_at IS NULL;
 
 CREATE TABLE workflow_events (
   stream BLOB NOT NULL CHECK (length(stream) = 16),
@@ -161,7 +186,9 @@ CREATE TABLE workflow_sessions (
   active_input INTEGER NOT NULL,
   open_message TEXT,
   held INTEGER NOT NULL,
+  abort_message TEXT,
   held_epoch INTEGER,
+  held_run_id TEXT,
   display_run_id TEXT,
   quiet_until INTEGER,
   created_at INTEGER NOT NULL,
@@ -178,6 +205,7 @@ CREATE TABLE workflow_messages (
   issue INTEGER NOT NULL,
   run_id TEXT,
   intent_id TEXT,
+  request_id TEXT,
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
   body BLOB,
   eligible_at INTEGER,
@@ -217,3 +245,98 @@ CREATE TABLE workflow_chains (
   failures INTEGER NOT NULL,
   PRIMARY KEY (chain_run_id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_requests (
+  request_id TEXT NOT NULL,
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  session_id TEXT,
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 3 AND 6),
+  contract BLOB NOT NULL,
+  digest BLOB NOT NULL CHECK (length(digest) = 32),
+  revision INTEGER NOT NULL,
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+  candidate BLOB CHECK ((candidate IS NOT NULL) = (state = 2)),
+  candidate_by TEXT CHECK ((candidate_by IS NOT NULL) = (state = 2)),
+  tries INTEGER NOT NULL,
+  rejection TEXT,
+  answer BLOB CHECK (answer IS NULL OR state = 3),
+  answer_digest BLOB CHECK ((answer_digest IS NOT NULL) = (state = 3)),
+  answered_by TEXT CHECK ((answered_by IS NOT NULL) = (state = 3)),
+  answered_with INTEGER,
+  expired_code TEXT CHECK ((expired_code IS NOT NULL) = (state = 4)),
+  subject_digest BLOB,
+  deadline_at INTEGER,
+  used_by BLOB,
+  progress BLOB,
+  progress_at INTEGER,
+  progress_from TEXT,
+  progress_since INTEGER,
+  prompts INTEGER NOT NULL,
+  resumed INTEGER NOT NULL,
+  reminders INTEGER NOT NULL,
+  turn_end INTEGER,
+  prompt_entry TEXT,
+  response_entry TEXT,
+  opened_at INTEGER NOT NULL,
+  settled_at INTEGER CHECK ((settled_at IS NOT NULL) = (state >= 3)),
+  PRIMARY KEY (request_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX workflow_requests_deadline
+ON workflow_requests (deadline_at, request_id)
+WHERE deadline_at IS NOT NULL AND settled_at IS NULL;
+
+CREATE INDEX workflow_requests_decisions
+ON workflow_requests (opened_at, request_id)
+WHERE kind = 6 AND settled_at IS NULL;
+
+CREATE TABLE workflow_receipts (
+  session_id TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  action_key TEXT NOT NULL,
+  action INTEGER NOT NULL,
+  actor INTEGER NOT NULL,
+  fingerprint BLOB,
+  outcome INTEGER NOT NULL,
+  refused INTEGER,
+  reason TEXT,
+  revision INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (session_id, request_id, action_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_intervals (
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  opened_at INTEGER NOT NULL,
+  closed_at INTEGER NOT NULL,
+  spent_ns INTEGER NOT NULL CHECK (spent_ns >= 0),
+  PRIMARY KEY (run_id, node, visit, attempt, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_settings (
+  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  revision INTEGER NOT NULL,
+  value BLOB NOT NULL,
+  actor INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (run_id, revision)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow_presentations (
+  channel TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  shown_at INTEGER NOT NULL,
+  told_at INTEGER,
+  PRIMARY KEY (channel, request_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX workflow_presentations_open
+ON workflow_presentations (channel, request_id)
+WHERE told_at IS NULL;
