@@ -70,11 +70,14 @@ func (r *Runtime) respond(ctx context.Context, c store.Respond) (store.Response,
 	over := make(chan struct{})
 	timer := clock.AfterFunc(verdictWithin, func() { close(over) })
 	defer timer.Stop()
-	for {
+	for checked := false; ; checked = true {
 		r.ended.Lock()
 		changed := r.ended.c
 		r.ended.Unlock()
 		done, err := store.Do(ctx, r.store, c)
+		if checked && done.Outcome == request.Adopted { // by this very call
+			done.Outcome = request.Taken
+		}
 		if err != nil || done.Outcome != request.Started {
 			return done, err
 		}

@@ -32,12 +32,17 @@ type Conn struct {
 	ready   atomic.Bool            // the bridge has called Changed
 	changed atomic.Bool            // a newer look is needed
 	said    atomic.Bool            // the bridge has called Changed since the last try
-	abort   atomic.Pointer[string] // message whose turn has to be stopped
 
 	// record is held while a report or a look is recorded, so that a look is
 	// never recorded after what was reported later.
 	record sync.Mutex
 	seen   atomic.Uint64 // reports of the bridge so far: a look that overlaps one is repeated
+
+	replies struct { // of turns that are not settled yet
+		sync.Mutex
+		turn  string
+		reply *Reply
+	}
 
 	// Used by run alone.
 	timer    clock.Timer // of the next look
@@ -45,6 +50,7 @@ type Conn struct {
 	failures int         // steps that failed in a row
 	refused  int         // sends in a row that were refused or whose answer was lost
 	occupied bool        // the last one was refused as occupied
+	aborted  string      // message whose turn was asked to stop last
 	last     launch.Mono // when
 }
 
@@ -79,34 +85,44 @@ func (n *Conn) Changed() {
 // that opened it, or empty. A retry repeats the report with the same key. The
 // answer says to whom the turn belongs; a turn that must not go on is aborted.
 func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership, error) {
-	seen, err := n.observe(ctx, session.TurnStarted{Epoch: n.epoch, Turn: turn, Message: message})
-	if err == nil && seen.Abort != "" {
-		n.abort.Store(&seen.Abort)
-		n.wake()
-	}
+	seen, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.TurnStarted{Epoch: n.epoch, Turn: turn, Message: message}})
 	return seen.Own, err
+}
+
+// Reply is what a turn said; see [Conn.Replied].
+type Reply = store.Reply
+
+// Replied says what a turn said, right before it is reported as settled. A bridge
+// that cannot tell leaves it out; then visible text answers no request.
+func (n *Conn) Replied(turn string, r Reply) {
+	n.replies.Lock()
+	defer n.replies.Unlock()
+	n.replies.turn, n.replies.reply = turn, &r
 }
 
 // TurnSettled reports that the agent came to rest after that turn, once for all
 // its retries. byPerson says that a person, not this host, aborted it.
 func (n *Conn) TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error {
-	_, err := n.observe(ctx, session.TurnSettled{Epoch: n.epoch, Turn: turn, End: end, ByPerson: byPerson})
-	if err == nil {
-		n.abort.Store(nil)
+	saw := store.Observe{Session: n.key, Saw: session.TurnSettled{Epoch: n.epoch, Turn: turn, End: end, ByPerson: byPerson}}
+	n.replies.Lock()
+	if n.replies.turn == turn {
+		saw.Reply = n.replies.reply
 	}
+	n.replies.Unlock()
+	_, err := n.observe(ctx, saw)
 	return err
 }
 
 // Input reports that a person's input arrived: before its turn starts, or into
 // the current one.
 func (n *Conn) Input(ctx context.Context) error {
-	_, err := n.observe(ctx, session.Input{Epoch: n.epoch})
+	_, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.Input{Epoch: n.epoch}})
 	return err
 }
 
 // Shutdown reports that the session announced its end, and ends the connection.
 func (n *Conn) Shutdown(ctx context.Context) error {
-	_, err := n.observe(ctx, session.Disconnect{Epoch: n.epoch, Shutdown: true})
+	_, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.Disconnect{Epoch: n.epoch, Shutdown: true}})
 	n.end(false)
 	return err
 }
@@ -114,17 +130,17 @@ func (n *Conn) Shutdown(ctx context.Context) error {
 // Close ends the connection without a word of the session.
 func (n *Conn) Close() {
 	// A fenced or closed host has nothing to record.
-	_, err := n.observe(context.Background(), session.Disconnect{Epoch: n.epoch})
+	_, err := n.observe(context.Background(), store.Observe{Session: n.key, Saw: session.Disconnect{Epoch: n.epoch}})
 	if err != nil && !errors.Is(err, launch.ErrStale) && !errors.Is(err, launch.ErrClosed) {
 		n.c.o.Log.Warn("a disconnect could not be recorded", "session", string(n.key), "err", err)
 	}
 	n.end(false)
 }
 
-func (n *Conn) observe(ctx context.Context, saw session.Command) (store.Seen, error) {
+func (n *Conn) observe(ctx context.Context, saw store.Observe) (store.Seen, error) {
 	n.seen.Add(1)
 	n.record.Lock()
-	seen, err := store.Do(ctx, n.c.o.Store, store.Observe{Session: n.key, Saw: saw})
+	seen, err := store.Do(ctx, n.c.o.Store, saw)
 	n.record.Unlock()
 	if errors.Is(err, launch.ErrStale) {
 		n.end(true)
@@ -191,15 +207,6 @@ func (n *Conn) run() {
 // step does the next thing that is due and reports whether to look again.
 func (n *Conn) step() (bool, error) {
 	n.disarm()
-	if m := n.abort.Swap(nil); m != nil {
-		if err := n.session.Abort(n.ctx, *m); err != nil {
-			n.abort.CompareAndSwap(nil, m)
-			return false, err
-		}
-	}
-	if !n.ready.Load() {
-		return false, nil
-	}
 	st := n.c.o.Store
 	asked, err := st.Asked(n.ctx, n.key)
 	if err != nil {
@@ -208,7 +215,23 @@ func (n *Conn) step() (bool, error) {
 	if asked.Session.Epoch != n.epoch {
 		return false, launch.Refuse(launch.ErrStale, "the session was connected again")
 	}
+	if m := asked.Session.Abort; m != n.aborted {
+		if m != "" {
+			if err := n.session.Abort(n.ctx, m); err != nil {
+				return false, err
+			}
+		}
+		n.aborted = m
+	}
+	if !n.ready.Load() {
+		return false, nil
+	}
 	wall, mono := st.Clock().Now()
+	if asked.Sample > 1 {
+		n.arm(asked.Sample)
+	} else if asked.Sample == 1 {
+		return true, n.sample(asked.Over)
+	}
 	if asked.Next != 0 {
 		n.arm(asked.Next.Sub(wall))
 	}
@@ -231,6 +254,41 @@ func (n *Conn) step() (bool, error) {
 	}
 	n.said.Store(false)
 	return n.try(&asked.Session)
+}
+
+// abortFirst is how long the record of a timeout may take before the turn is
+// stopped without it.
+const abortFirst = 250 * time.Millisecond
+
+// sample records the active time of the open turn. over is its message when that
+// ends the attempt: the record, with the turn that it owes, comes first and the
+// abort after it, unless the store takes too long (rule delivery/abort).
+func (n *Conn) sample(over string) error {
+	c := store.Sample{Session: n.key, Epoch: n.epoch}
+	if over == "" {
+		_, err := store.Do(n.ctx, n.c.o.Store, c)
+		return err
+	}
+	late := make(chan struct{})
+	timer := n.c.o.Store.Clock().AfterFunc(abortFirst, func() { close(late) })
+	defer timer.Stop()
+	done := make(chan error, 1)
+	go func() {
+		_, err := store.Do(n.ctx, n.c.o.Store, c)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-late:
+	}
+	n.c.o.Log.Warn("the store is slow; a turn whose time is used up is stopped before that is recorded", "session", string(n.key))
+	err := n.session.Abort(n.ctx, over)
+	if failed := <-done; failed != nil {
+		n.c.o.Log.Error("a turn was stopped and that its time is used up could not be recorded; its successor turn is not guaranteed", "session", string(n.key), "err", failed)
+		return failed
+	}
+	return err
 }
 
 // look asks the bridge for a report and records it.

@@ -170,14 +170,14 @@ func (x *tx) named(l *launchRow, id string) (e *effectRow, current bool, err err
 		if e, err = x.current(l); err != nil || e != nil && e.Key.ID().String() == id {
 			return e, true, err
 		}
-		var open effectRow
+		open := effectRow{Effect: effect.Effect{Key: effect.Key{Run: l.ID}}}
 		key, _ := runBytes(l.ID)
 		if err := x.rows.Scan(effectsUnsettled, []Value{{Kind: Blob, Blob: key[:]}}, launch.MaxList, &open, func() bool {
 			return open.Key.ID().String() != id
 		}); err != nil {
 			return nil, false, err
 		}
-		if open.Key.Run != "" && open.Key.ID().String() == id {
+		if open.Key.Path != "" && open.Key.ID().String() == id {
 			e, err = x.effect(open.Key)
 			return e, false, err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/follow"
 	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
@@ -149,7 +150,7 @@ func (c *Start) restartable(x *tx, l *launchRow) error {
 // unsettled returns an effect of a run that is not settled, or nil.
 func (x *tx) unsettled(id launch.RunID) (*effectRow, error) {
 	key, _ := runBytes(id)
-	var e effectRow
+	e := effectRow{Effect: effect.Effect{Key: effect.Key{Run: id}}}
 	found := false
 	err := x.rows.Scan(effectsUnsettled, []Value{{Kind: Blob, Blob: key[:]}}, 1, &e, func() bool { found = true; return false })
 	if err != nil || !found {

@@ -471,8 +471,8 @@ func (c Lapse) run(x *tx) (int, error) {
 			return 0, err
 		}
 	}
-	for _, id := range retries {
-		l, err := x.launch(id)
+	for _, key := range retries {
+		l, err := x.launchOf(key)
 		if err != nil {
 			return 0, err
 		}

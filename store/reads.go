@@ -16,8 +16,8 @@ import (
 
 func (s *Store) view(ctx context.Context, fn func(*tx) error) error {
 	return s.engine.View(ctx, func(rows Rows) error {
-		wall, _ := s.clock.Now()
-		return fn(&tx{rows: rows, now: launch.Now{Wall: wall}})
+		wall, mono := s.clock.Now()
+		return fn(&tx{rows: rows, now: launch.Now{Wall: wall, Mono: mono, Clock: s.mono}})
 	})
 }
 
@@ -231,6 +231,9 @@ type Asked struct {
 	// Sample is in how long to sample the active time of the turn that is open;
 	// 0 when there is no budget that it spends.
 	Sample time.Duration
+	// Over is the message of that turn when its budget is used up, so that the
+	// next sample ends the attempt; else empty.
+	Over string
 }
 
 // SampleEvery is how often the active time of an open turn is sampled.
@@ -264,35 +267,39 @@ func (s *Store) Asked(ctx context.Context, k launch.SessionKey) (a Asked, err er
 			}
 			look(m.Attempt.Deadline)
 		}
-		a.Sample, err = x.sampling(k)
-		return err
+		return x.sampling(k, &a)
 	})
 	return a, err
 }
 
 // sampling says in how long the turn that is open in a session is to be sampled.
-func (x *tx) sampling(k launch.SessionKey) (time.Duration, error) {
+func (x *tx) sampling(k launch.SessionKey, a *Asked) error {
 	s, err := x.session(k)
 	if err != nil || !s.Connected() {
-		return 0, err
+		return err
 	}
-	_, q, err := x.openTurn(s)
+	m, q, err := x.openTurn(s)
 	if err != nil || q == nil {
-		return 0, err
+		return err
 	}
 	l, err := x.launch(q.Run)
 	if err != nil || l.Paused || l.State.Terminal() {
-		return 0, err
+		return err
 	}
 	r, err := x.record(l)
 	if err != nil || r.Budget == 0 || !r.Asked || r.Node != q.Node || r.Visit != q.Visit || r.Attempt != q.Attempt {
-		return 0, err
+		return err
 	}
-	if r.Active.Opened == 0 { // nobody samples it yet
-		return 1, nil
+	a.Sample = 1
+	if r.Active.Opened == 0 || r.Active.Clock != x.now.Clock { // this host does not sample it yet
+		return nil
 	}
 	left, _ := r.Left()
-	return min(SampleEvery, max(left, 1)), nil
+	since := x.now.Mono.Sub(r.Active.At)
+	if a.Sample = max(min(SampleEvery, left)-since, 1); left <= since {
+		a.Over = m.ID
+	}
+	return nil
 }
 
 // Intents returns the pending intents of a session, oldest first.

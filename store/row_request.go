@@ -13,7 +13,7 @@ var requestTable = &Table{
 	Name: "workflow_requests", Key: 1, Cached: true,
 	Columns: []Column{
 		{"request_id", "TEXT NOT NULL"},
-		{"run_id", "BLOB NOT NULL CHECK (length(run_id) = 16)"},
+		{"run_id", "TEXT NOT NULL"},
 		{"node", "TEXT NOT NULL"},
 		{"visit", "INTEGER NOT NULL"},
 		{"attempt", "INTEGER NOT NULL"},
@@ -78,7 +78,7 @@ func (r *requestRow) Fields(f *Fields) {
 	if f.enough() {
 		return
 	}
-	runKey(f, &q.Run)
+	text(f, &q.Run)
 	text(f, &q.Node)
 	num(f, &q.Visit)
 	num(f, &q.Attempt)

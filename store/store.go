@@ -43,6 +43,7 @@ type Store struct {
 	engine Engine
 	clock  clock.Clock
 	lease  time.Duration
+	mono   string // identity of the clock's monotonic readings
 
 	ids struct {
 		sync.Mutex
@@ -79,6 +80,9 @@ func New(engine Engine, o Options) *Store {
 		s.ids.entropy = rand.Reader
 	}
 	s.ids.ulids = ulid.Monotonic(s.ids.entropy, 0)
+	if id, err := s.NewID(); err == nil { // without one no active time is measured
+		s.mono = id
+	}
 	return s
 }
 
@@ -174,7 +178,9 @@ func (s *Store) update(ctx context.Context, c any, fn func(*tx) error) error {
 		made.turn, made.events = s.out.take(), nil
 		wall, mono := s.clock.Now()
 		x := &s.tx
-		x.reset(rows, s.watch.Observe(wall, mono, s.lease))
+		now := s.watch.Observe(wall, mono, s.lease)
+		now.Mono, now.Clock = mono, s.mono
+		x.reset(rows, now)
 		if err := fn(x); err != nil {
 			return err
 		}

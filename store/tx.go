@@ -179,6 +179,20 @@ func (x *tx) launch(id launch.RunID) (*launchRow, error) {
 	return l, err
 }
 
+// launchOf returns the launch of a run of which only the key is known, as a scan
+// of another table reads it.
+func (x *tx) launchOf(key launch.RunID) (*launchRow, error) {
+	r := launchRow{launch.Launch{ID: key}}
+	found, err := x.rows.Get(&r)
+	if err == nil && !found {
+		err = launch.Refuse(launch.ErrInternal, "the launch of a run is missing; run verify and restore a backup")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.launch(r.ID)
+}
+
 // first returns the first row of an index below prefix, kept.
 func (x *tx) firstLaunch(ix *Index, prefix ...Value) (*launchRow, error) {
 	var r launchRow

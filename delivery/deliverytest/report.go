@@ -50,6 +50,12 @@ type report struct {
 	turn, message string
 	end           delivery.End
 	byPerson      bool
+	reply         *delivery.Reply // of a settled turn
+}
+
+// replier is a [Reporter] that takes what a turn said; *delivery.Conn is one.
+type replier interface {
+	Replied(turn string, r delivery.Reply)
 }
 
 // Connect registers the process's bridge. It repeats what the host has not
@@ -193,12 +199,15 @@ func refused(err error) bool {
 	return false
 }
 
-func (b *bridge) send(r report) (delivery.Ownership, error) {
-	switch r.kind {
+func (b *bridge) send(report report) (delivery.Ownership, error) {
+	switch report.kind {
 	case started:
-		return b.r.TurnStarted(b.p.ctx, r.turn, r.message)
+		return b.r.TurnStarted(b.p.ctx, report.turn, report.message)
 	case settled:
-		return delivery.None, b.r.TurnSettled(b.p.ctx, r.turn, r.end, r.byPerson)
+		if r, ok := b.r.(replier); ok && report.reply != nil {
+			r.Replied(report.turn, *report.reply)
+		}
+		return delivery.None, b.r.TurnSettled(b.p.ctx, report.turn, report.end, report.byPerson)
 	default:
 		return delivery.None, b.r.Input(b.p.ctx)
 	}

@@ -185,6 +185,27 @@ func (p *Process) more(r *run, more bool) bool {
 	return more
 }
 
+// replied is what a turn said: its final assistant text, which may answer a
+// request if the turn completed and nobody typed into it. Called with the lock.
+func (p *Process) replied(r *run, end delivery.End) *delivery.Reply {
+	branch := p.branch()
+	reply := &delivery.Reply{Usable: end == delivery.Completed}
+	for i := len(branch) - 1; i >= 0; i-- {
+		e := branch[i]
+		if reply.ReplyEntry == "" && e.Role == Assistant {
+			reply.ReplyEntry, reply.Text = e.ID, e.Text
+			reply.Usable = reply.Usable && e.Stop == Finished
+		}
+		if r.message != "" && e.MessageID() == r.message {
+			reply.PromptEntry = e.ID
+			break
+		}
+		reply.Usable = reply.Usable && e.Role != User
+	}
+	reply.Usable = reply.Usable && reply.PromptEntry != "" && reply.ReplyEntry != ""
+	return reply
+}
+
 func (p *Process) settle(r *run, end delivery.End) {
 	p.live()
 	r.ending = true
@@ -194,7 +215,7 @@ func (p *Process) settle(r *run, end delivery.End) {
 	p.live()
 	byPerson := end == delivery.Aborted && !r.own // as far as a bridge can tell
 	p.settling, p.stopped = true, p.stopped || byPerson
-	p.out = append(p.out, report{kind: settled, turn: r.key, end: end, byPerson: byPerson})
+	p.out = append(p.out, report{kind: settled, turn: r.key, end: end, byPerson: byPerson, reply: p.replied(r, end)})
 	p.file.note(func(j *journal) {
 		j.turn(r.key, func(t *TurnRecord) { t.End, t.ByPerson = end, byPerson })
 	})

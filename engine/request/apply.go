@@ -159,7 +159,6 @@ func (c Verdict) apply(s *step) error {
 	if c.Output != nil {
 		answer = c.Output
 	}
-	r.Revision++
 	r.accept(action, by, answer, print, s.now)
 	s.event(Event{Kind: EvAccepted, By: by.Actor, Verdict: Taken, Key: by})
 	return nil
@@ -185,7 +184,6 @@ func (s *step) reject(why string) {
 	if why = launch.SafeText(why, launch.MaxErrorMessage); why == "" {
 		why = "the workflow's own check refused it and does not explain why"
 	}
-	r.Revision++
 	r.State, r.Candidate, r.CandidateBy, r.Rejection = Pending, nil, Provenance{}, why
 	s.event(Event{Kind: EvRejected, By: by.Actor, Verdict: Rejected, Key: by})
 }
@@ -241,7 +239,6 @@ func (s *step) byDefault() (bool, error) {
 		return false, err
 	}
 	key := r.CandidateBy
-	r.Revision++
 	r.accept(ActDefault, Provenance{Actor: launch.Timer}, answer, print, s.now)
 	e := Event{Kind: EvAccepted, By: launch.Timer}
 	if key != (Provenance{}) {

@@ -56,7 +56,7 @@ type Request struct {
 	Kind           run.Kind
 	Contract       []byte // see [Contract]
 	Digest         launch.Digest
-	Revision       uint64 // rises when the answer that is wanted may have changed, from 1
+	Revision       uint64 // from 1; rises when the request is over, for what is asked never changes
 	State          State
 
 	Candidate   []byte // while validating

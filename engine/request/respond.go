@@ -161,11 +161,10 @@ func (p *Reply) act(a Act, print launch.Digest, payload []byte, now launch.Now) 
 	}
 	answer, err := check(r.Kind, &c, a, payload)
 	if err != nil {
-		return p.reject(err)
+		return p.reject(a.Actor, err)
 	}
 	by := Provenance{Actor: a.Actor, Key: a.Key, Person: a.Person, Channel: a.Channel, Event: a.Event}
 	p.Changed = true
-	r.Revision++
 	if c.Validates {
 		p.Outcome, r.State, r.Candidate, r.CandidateBy, r.Tries = Started, Validating, answer, by, 0
 		p.event(Event{Kind: EvCandidate, By: by.Actor})
@@ -179,13 +178,13 @@ func (p *Reply) act(a Act, print launch.Digest, payload []byte, now launch.Now) 
 
 func (p *Reply) event(e Event) { p.Events = append(p.Events, e) }
 
-// reject keeps the request open with the reason (rule request/form).
-func (p *Reply) reject(err error) error {
+// reject keeps the request open, with the reason if the model is to be told it
+// again (rule request/form).
+func (p *Reply) reject(by launch.Actor, err error) error {
 	p.Outcome = Rejected
 	var refused *launch.Refusal
-	if errors.As(err, &refused) && refused.Kind == launch.ErrInvalid {
+	if by == launch.Model && errors.As(err, &refused) && refused.Kind == launch.ErrInvalid {
 		p.Changed = true
-		p.Request.Revision++
 		p.Request.Rejection = launch.SafeText(refused.Message, launch.MaxErrorMessage)
 		p.event(Event{Kind: EvRejected})
 	}
@@ -193,6 +192,7 @@ func (p *Reply) reject(err error) error {
 }
 
 func (r *Request) accept(action Action, by Provenance, answer []byte, print launch.Digest, now launch.Now) {
+	r.Revision++
 	r.State, r.Settled = Accepted, now.Wall
 	r.ByAction, r.By, r.Answer, r.Print = action, by, answer, print
 	r.Candidate, r.CandidateBy = nil, Provenance{}

@@ -248,7 +248,7 @@ CREATE TABLE workflow_chains (
 
 CREATE TABLE workflow_requests (
   request_id TEXT NOT NULL,
-  run_id BLOB NOT NULL CHECK (length(run_id) = 16),
+  run_id TEXT NOT NULL,
   node TEXT NOT NULL,
   visit INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
