@@ -81,10 +81,30 @@ func plain(r piworkflows.ToolResult) map[string]string {
 func TestToolSpec(t *testing.T) {
 	rt := host(t, piworkflows.Options{}, gated(func() {}, nil), double())
 	spec := rt.Tool()
-	const parameters = `{"additionalProperties":false,"properties":{"action":{"enum":["list","start","status","cancel"],"type":"string"},` +
-		`"input":{"description":"its input; list shows the schema","type":"object"},"runId":{"description":"run to look at or cancel","type":"string"},` +
-		`"workflow":{"description":"name of the workflow to start","type":"string"}},"required":["action"],"type":"object"}`
-	if spec.Name != "workflow" || string(spec.Parameters) != parameters || !strings.HasSuffix(spec.Description, "Workflows here: double, gated.") {
+	var schema struct {
+		Properties map[string]struct {
+			Type string   `json:"type"`
+			Enum []string `json:"enum"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(spec.Parameters, &schema); err != nil {
+		t.Fatal(err)
+	}
+	model := []string{"list", "start", "status", "submit", "update", "answer", "pause", "cancel", "restart", "configure"}
+	if d := cmp.Diff(model, schema.Properties["action"].Enum); d != "" {
+		t.Errorf("actions of the model (-want +got):\n%s", d)
+	}
+	var person []string
+	for _, c := range spec.Commands {
+		person = append(person, c.Usage)
+	}
+	usages := []string{"list", "start <workflow> [input...]", "status [runId]", "answer <requestId> <output...>", "pause [runId]", "cancel [runId]",
+		"restart [runId] [revision]", "configure [runId] <settings...>", "resume [runId]", "decide <requestId> <choice> [text...]",
+		"resolve <effectId> <finding> <evidence...>"}
+	if d := cmp.Diff(usages, person); d != "" {
+		t.Errorf("commands of a person (-want +got):\n%s", d)
+	}
+	if _, ok := schema.Properties["choice"]; ok || spec.Name != "workflow" || !strings.HasSuffix(spec.Description, "Workflows here: double, gated.") {
 		t.Errorf("the tool is described as %s: %s\n%s", spec.Name, spec.Description, spec.Parameters)
 	}
 }
@@ -148,7 +168,7 @@ func TestToolAnswers(t *testing.T) {
 	ended := a.call(`{"action":"status"}`, "k0")
 	v = revision(ended)
 	want(t, "status of an ended run", ended, false, "Run "+run+" of workflow gated is cancelled (launch cancelled).",
-		fmt.Sprintf(`{"action":"status","workflow":"gated","runId":"%s","status":"cancelled","launchState":"cancelled","session":"idle",`+
+		fmt.Sprintf(`{"action":"status","workflow":"gated","runId":"%s","status":"cancelled","launchState":"cancelled","session":"idle","actions":["restart"],`+
 			`"revision":%d,"runRevision":%d,"createdAt":"%s","finishedAt":"%s"}`, run, v.Revision, v.RunRevision, at, at))
 	want(t, "the first start once more, after its end", a.call(`{"action":"start","workflow":"gated","input":{"n":1}}`, "k1"), false, first.Text, string(first.Details))
 
@@ -167,9 +187,9 @@ func TestToolRefuses(t *testing.T) {
 		{"nothing", ``, "invalid input", "arguments"},
 		{"no JSON", marker, "invalid input", "arguments"},
 		{"no object", `["start"]`, "invalid input", "arguments"},
-		{"no action", `{}`, "invalid input", "action must be one of list, start, status, cancel"},
+		{"no action", `{}`, "invalid input", "action must be one of list, start, status, "},
 		{"an unknown action", `{"action":"` + marker + `"}`, "invalid input", "action must be one of"},
-		{"an unknown field", `{"action":"list","` + marker + `":1}`, "invalid input", "unknown field; known are: action, input, runId, workflow"},
+		{"an unknown field", `{"action":"list","` + marker + `":1}`, "invalid input", "unknown field; known are: action, choice"},
 		{"a wrong type", `{"action":"` + marker + `","workflow":7}`, "invalid input", "wrong type"},
 		{"too many bytes", `{"action":"start","input":"` + strings.Repeat("x", launch.MaxInput+launch.MaxOptions) + `"}`, "invalid input", "the bound is"},
 		{"too many bytes of input", `{"action":"start","workflow":"double","input":"` + strings.Repeat("x", launch.MaxInput) + `"}`, "invalid input", "the bound is"},

@@ -29,9 +29,10 @@ type Conn struct {
 	done   chan struct{}
 	ended  atomic.Bool
 
-	ready   atomic.Bool            // the bridge has called Changed
-	changed atomic.Bool            // a newer look is needed
-	said    atomic.Bool            // the bridge has called Changed since the last try
+	ready   atomic.Bool // the bridge has called Changed
+	changed atomic.Bool // a newer look is needed
+	said    atomic.Bool // the bridge has called Changed since the last try
+	stopped atomic.Bool // a turn that has to be stopped goes on: ask again
 
 	// record is held while a report or a look is recorded, so that a look is
 	// never recorded after what was reported later.
@@ -86,6 +87,10 @@ func (n *Conn) Changed() {
 // answer says to whom the turn belongs; a turn that must not go on is aborted.
 func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership, error) {
 	seen, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.TurnStarted{Epoch: n.epoch, Turn: turn, Message: message}})
+	if err == nil && seen.Abort != "" {
+		n.stopped.Store(true)
+		n.wake()
+	}
 	return seen.Own, err
 }
 
@@ -214,6 +219,9 @@ func (n *Conn) step() (bool, error) {
 	}
 	if asked.Session.Epoch != n.epoch {
 		return false, launch.Refuse(launch.ErrStale, "the session was connected again")
+	}
+	if n.stopped.Swap(false) {
+		n.aborted = ""
 	}
 	if m := asked.Session.Abort; m != n.aborted {
 		if m != "" {
