@@ -31,7 +31,7 @@ type graph struct {
 	byName        map[string]*node
 	edges         []run.Edge
 	settings      *run.Settings
-	later         []later // nodes that were named before they were defined
+	later         []later                  // nodes that were named before they were defined
 	exits         map[string]*node         // of an included workflow, by name
 	included      map[string]launch.Digest // by mount
 	errs          []error
