@@ -107,6 +107,10 @@ type Cancel struct {
 // and its unsent step, checkpoint and decision messages.
 type EndRun struct{ Run launch.RunID }
 
+// Abandon gives the session up: its open turn ends as lost, and nothing of what
+// is unsent or unconfirmed is sent any more (rule session/abandon).
+type Abandon struct{}
+
 // Reopen makes a blocked message pending again.
 type Reopen struct{ Message string }
 

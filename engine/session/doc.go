@@ -49,6 +49,8 @@
 //   - session/hold: an abort by the person holds the session until user input
 //     has settled or a person starts something. A shutdown on the same
 //     connection, with no user input between, lifts the hold that the abort began.
+//   - session/abandon: a session that was given up has no open turn and no unsent
+//     message. If it comes back, it is connected and sent to as any other.
 //   - session/budget: what the model starts without a person is counted per turn
 //     and per chain of runs, and refused beyond the bounds of [Chain].
 package session
