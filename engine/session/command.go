@@ -10,6 +10,9 @@ type Connect struct {
 	Host    string
 	Process string
 	Durable bool
+	// After is the epoch of the process's last connection, when it connects
+	// again by itself, and zero when it takes the session.
+	After uint64
 }
 
 // Disconnect ends a connection. Shutdown says that the session announced it,

@@ -10,7 +10,8 @@
 // # Rules
 //
 //   - session/epoch: a connection raises the epoch; older ones are refused
-//     everywhere, but for answers, which need the attempt's token instead.
+//     everywhere, but for answers, which need the attempt's token instead. A
+//     process that only connects again is refused when another one has since.
 //   - session/takeover: after another process took over, nothing is sent before
 //     the deadlines of unanswered attempts have passed.
 //   - session/first-report: nothing is sent before the branch was reported once
