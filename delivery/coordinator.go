@@ -90,7 +90,8 @@ func (c *Coordinator) Sessions() []launch.SessionKey {
 
 // Connect registers a bridge: the epoch rises, and an older connection of the
 // session is fenced. The bridge then repeats its unconfirmed turn reports and
-// calls [Conn.Changed]; nothing is looked at or sent before.
+// calls [Conn.Changed]; nothing is looked at or sent before. launch.ErrStale
+// says that h.After is over: the bridge stays away as after Fenced.
 func (c *Coordinator) Connect(ctx context.Context, h Hello, s Session) (*Conn, error) {
 	if s == nil {
 		return nil, launch.Refuse(launch.ErrInvalid, "a connection needs a session")
@@ -105,7 +106,7 @@ func (c *Coordinator) Connect(ctx context.Context, h Hello, s Session) (*Conn, e
 	}
 	c.wg.Add(1) // Close waits for this connection from here on
 	c.mu.Unlock()
-	epoch, err := store.Do(ctx, c.o.Store, store.Connect{Session: h.Session, Connect: session.Connect{Host: c.o.Runner, Process: h.Process, Durable: h.Durable}})
+	epoch, err := store.Do(ctx, c.o.Store, store.Connect{Session: h.Session, Connect: session.Connect{Host: c.o.Runner, Process: h.Process, Durable: h.Durable, After: h.After}})
 	if err != nil {
 		c.wg.Done()
 		return nil, err

@@ -50,6 +50,11 @@ type Hello struct {
 	// Durable says that Look can tell whether an entry is on disk. When it
 	// cannot, an entry counts as durable as soon as the branch shows it.
 	Durable bool
+	// After is the epoch of the process's last connection to the session, when
+	// its bridge connects again by itself, so that it takes the session from no
+	// process that has come since. Zero when the session starts or a person
+	// asks.
+	After uint64
 }
 
 // Report is a session's state and what its active branch shows.

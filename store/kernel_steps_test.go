@@ -225,7 +225,7 @@ func (k *kernel) answer(s int, at attempt, v session.Verdict) {
 // disturb is what goes wrong around a session.
 func (k *kernel) disturb(s int) {
 	b := &k.bridges[s]
-	switch pickOf(k, "input", "chat", "disconnect", "takeover", "rewind", "rewind", "rewind", "back", "back", "late answer", "lie", "reopen", "prompt", "shutdown", "repeat") {
+	switch pickOf(k, "input", "chat", "disconnect", "takeover", "rewind", "rewind", "rewind", "back", "back", "late answer", "lie", "reopen", "prompt", "shutdown", "repeat", "abandon") {
 	case "input":
 		k.see(s, session.Input{Epoch: k.epoch(s)})
 	case "chat":
@@ -266,6 +266,8 @@ func (k *kernel) disturb(s int) {
 				return
 			}
 		}
+	case "abandon":
+		do[struct{}](k, store.Abandon{Session: kernelSessions[s]})
 	case "prompt":
 		for _, l := range k.before.Launches {
 			if l.Session == kernelSessions[s] && l.HasRecord() && l.State.Live() {

@@ -303,6 +303,9 @@ func init() {
 		"reopen": func(a *actor, g *args) (string, error) {
 			return said(a, g, store.Reopen{Session: g.session(), Message: g.id(g.need("message"))}, okNothing)
 		},
+		"abandon": func(a *actor, g *args) (string, error) {
+			return said(a, g, store.Abandon{Session: g.session()}, okNothing)
+		},
 		"advance": func(a *actor, g *args) (string, error) { return a.clock(g, a.b.clock.Advance) },
 		"jump":    func(a *actor, g *args) (string, error) { return a.clock(g, a.b.clock.Jump) },
 		"late-timer": func(a *actor, g *args) (string, error) {

@@ -149,6 +149,9 @@ func (h *fakeHost) Tool() piworkflows.ToolSpec {
 func (h *fakeHost) Connect(_ context.Context, hello delivery.Hello, s delivery.Session) (Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if hello.After != 0 && hello.After < h.epoch {
+		return nil, launch.Refuse(launch.ErrStale, "another process has connected since")
+	}
 	h.epoch++
 	c := &fakeConn{h: h, s: s, epoch: h.epoch, done: make(chan struct{})}
 	if h.conns == nil {

@@ -241,6 +241,16 @@ func TestFencedIsToldFirst(t *testing.T) {
 	if _, got := a.hear(); got != nil {
 		t.Errorf("then it heard %#v", got)
 	}
+	late := dial(t, e) // it had no chance to hear it and connects again
+	again := hello(e, "s")
+	again.After = 1
+	late.say(1, again)
+	if _, got := late.hear(); got == nil || got.kind() != "fenced" {
+		t.Errorf("who connects again heard %#v, want fenced", got)
+	}
+	if _, got := late.hear(); got != nil {
+		t.Errorf("then it heard %#v", got)
+	}
 }
 
 // A peer that does not read loses its connection, and nobody waits for it.

@@ -357,6 +357,7 @@ class Bridge {
     this.link = undefined;
     this.out = []; // reports that are not confirmed
     this.away = false; // fenced
+    this.epoch = 0; // of the last connection: no session is taken from who came later
     this.turn = undefined; // {key, message, intent, started, own, leaf, stop}
     this.opening = undefined; // {message, intent, at, deferred}: asked for, not begun
     this.typed = 0; // when text was typed that has not begun a turn
@@ -375,6 +376,7 @@ class Bridge {
     if (file && this.session?.id === id && this.session.file === path.resolve(file) && this.state.live === this) {
       this.ctx = ctx; // said twice
       this.away = false;
+      this.epoch = 0;
       return this.connect(reason);
     }
     this.state.live?.leave();
@@ -420,6 +422,7 @@ class Bridge {
         pid: process.pid,
         reason: word(reason),
         durable: true,
+        ...(this.epoch > 0 && { after: this.epoch }),
       }),
     );
     this.status();
@@ -441,7 +444,7 @@ class Bridge {
     switch (kind) {
       case "welcome":
         if (body.version !== VERSION) return link.close();
-        link.epoch = body.epoch;
+        link.epoch = this.epoch = body.epoch;
         this.offer(body.tool);
         void this.flush();
         return this.status();
@@ -469,6 +472,7 @@ class Bridge {
   act() {
     if (!this.away) return;
     this.away = false;
+    this.epoch = 0;
     this.connect("person");
   }
 

@@ -120,8 +120,12 @@ func (p *peer) hello(line []byte) error {
 	if p.key, err = launch.NewSessionKey(h.Session.ID, h.Session.File); err != nil {
 		return err
 	}
-	hello := delivery.Hello{Session: p.key, Process: h.Process, Durable: h.Durable}
-	conn, err := p.e.o.Host.Connect(p.e.ctx, hello, &session{p})
+	hello := delivery.Hello{Session: p.key, Process: h.Process, Durable: h.Durable, After: h.After}
+	s := &session{p}
+	conn, err := p.e.o.Host.Connect(p.e.ctx, hello, s)
+	if errors.Is(err, launch.ErrStale) { // it could not be told before
+		s.Fenced()
+	}
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,7 @@ type (
 		PID     int         `json:"pid"`
 		Reason  string      `json:"reason"`
 		Durable bool        `json:"durable"`
+		After   uint64      `json:"after,omitempty"` // epoch of its last connection
 	}
 	sessionBody struct {
 		ID   string `json:"id"`
