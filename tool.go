@@ -15,7 +15,8 @@ import (
 // ToolCall is one execution of the workflow tool or command.
 type ToolCall struct {
 	// Args is the JSON object that the model wrote: action, and by action
-	// workflow, input and runId. See [Runtime.Tool].
+	// workflow, input and runId. See [Runtime.Tool]. A person's command that names
+	// no run means the run that the session shows; the model names its run.
 	Args json.RawMessage
 	// RequestKey is random per execution of the tool, and repeated only when
 	// that very call is repeated. It makes a repeated start the same start.
@@ -223,15 +224,32 @@ func describe(v view.View) string {
 	return strings.TrimSuffix(text, ".") + "."
 }
 
-func (c *Conn) cancelRun(ctx context.Context, call ToolCall, args toolArgs) (string, any, error) {
-	if args.RunID == "" {
-		return "", nil, launch.Refuse(launch.ErrInvalid, "cancel needs runId; status shows this session's run")
+// target is the run that a call is to change. A person's command that names none
+// means the one that the session shows; for the model nothing is guessed.
+func (c *Conn) target(ctx context.Context, call ToolCall, args toolArgs) (launch.RunID, error) {
+	if args.RunID != "" {
+		return args.RunID, nil
 	}
-	done, err := store.Do(ctx, c.r.store, store.Cancel{Run: args.RunID, Actor: call.actor(), Session: c.Session(), Epoch: c.Epoch()})
+	if !call.Person {
+		return "", launch.Refuse(launch.ErrInvalid, "%s needs runId; status shows this session's run", args.Action)
+	}
+	id, err := c.r.store.Displayed(ctx, c.Session())
+	if err == nil && id == "" {
+		err = launch.Refuse(launch.ErrNotFound, "this session has no run; start one, or name the run of another session")
+	}
+	return id, err
+}
+
+func (c *Conn) cancelRun(ctx context.Context, call ToolCall, args toolArgs) (string, any, error) {
+	id, err := c.target(ctx, call, args)
 	if err != nil {
 		return "", nil, err
 	}
-	text := "Run " + string(args.RunID)
+	done, err := store.Do(ctx, c.r.store, store.Cancel{Run: id, Actor: call.actor(), Session: c.Session(), Epoch: c.Epoch()})
+	if err != nil {
+		return "", nil, err
+	}
+	text := "Run " + string(id)
 	switch {
 	case done.Won:
 		text += " is cancelled."
@@ -249,7 +267,7 @@ func (c *Conn) cancelRun(ctx context.Context, call ToolCall, args toolArgs) (str
 		Cancelled bool         `json:"cancelled"`
 		State     string       `json:"state"`
 		Live      launch.RunID `json:"liveRunId,omitempty"`
-	}{"cancel", args.RunID, done.Won, done.State.String(), done.Live}, nil
+	}{"cancel", id, done.Won, done.State.String(), done.Live}, nil
 }
 
 func (r *Runtime) names() string {
