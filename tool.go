@@ -13,7 +13,8 @@ import (
 // ToolCall is one execution of the workflow tool or command.
 type ToolCall struct {
 	// Args is the JSON object that the model wrote: action, and what the action
-	// takes. See [Runtime.Tool].
+	// takes. See [Runtime.Tool]. A person's command that names no run means the run
+	// that the session shows; the model names its run.
 	Args json.RawMessage
 	// Command is what a person wrote instead, after /workflow. It needs Person;
 	// see [Runtime.Commands].

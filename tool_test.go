@@ -162,6 +162,9 @@ func TestToolAnswers(t *testing.T) {
 	want(t, "cancel of nothing", a.call(`{"action":"cancel"}`, "k0"), true,
 		"invalid input: cancel needs runId; status shows this session's run", `{"action":"cancel","error":"invalid input","retry":false}`)
 
+	want(t, "a person's cancel in a session without a run", b.person(`{"action":"cancel"}`, "k0"), true,
+		"not found: this session has no run; start one, or name the run of another session", `{"action":"cancel","error":"not found","retry":false}`)
+
 	want(t, "cancel", a.call(cancel, "k0"), false, "Run "+run+" is cancelled.", `{"action":"cancel","runId":"`+run+`","cancelled":true,"state":"cancelled"}`)
 	want(t, "cancel again", a.call(cancel, "k0"), false, "Run "+run+" was already cancelled.", `{"action":"cancel","runId":"`+run+`","cancelled":false,"state":"cancelled"}`)
 	want(t, "cancel by a person in another session", b.person(cancel, "k0"), false, "Run "+run+" was already cancelled.", `{"action":"cancel","runId":"`+run+`","cancelled":false,"state":"cancelled"}`)
@@ -176,6 +179,13 @@ func TestToolAnswers(t *testing.T) {
 	<-working
 	want(t, "a person cancels from another session", b.person(`{"action":"cancel","runId":"`+next+`"}`, "k0"), false,
 		"Run "+next+" is cancelled.", `{"action":"cancel","runId":"`+next+`","cancelled":true,"state":"cancelled"}`)
+
+	last := string(runID(t, a.person(`{"action":"start","workflow":"gated","input":{"n":1}}`, "k4")))
+	<-working
+	want(t, "a person cancels the session's run", a.person(`{"action":"cancel"}`, "k0"), false,
+		"Run "+last+" is cancelled.", `{"action":"cancel","runId":"`+last+`","cancelled":true,"state":"cancelled"}`)
+	want(t, "and again, the run on display", a.person(`{"action":"cancel"}`, "k0"), false,
+		"Run "+last+" was already cancelled.", `{"action":"cancel","runId":"`+last+`","cancelled":false,"state":"cancelled"}`)
 }
 
 func TestToolRefuses(t *testing.T) {

@@ -62,6 +62,9 @@ func (c *Coordinator) committed(events []store.Event) {
 	defer c.mu.Unlock()
 	for _, e := range events {
 		if conn := c.conns[e.Session]; conn != nil {
+			if e.Launch != 0 {
+				conn.moved.Store(true)
+			}
 			conn.wake()
 		}
 	}
@@ -72,6 +75,7 @@ func (c *Coordinator) Wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.conns {
+		conn.moved.Store(true)
 		conn.wake()
 	}
 }
@@ -113,6 +117,7 @@ func (c *Coordinator) Connect(ctx context.Context, h Hello, s Session) (*Conn, e
 	}
 	conn := &Conn{c: c, key: h.Session, epoch: epoch, session: s, woken: make(chan struct{}, 1), done: make(chan struct{})}
 	conn.ctx, conn.cancel = context.WithCancel(c.ctx)
+	conn.moved.Store(true)
 	c.mu.Lock()
 	old := c.conns[h.Session]
 	late := old != nil && old.epoch > epoch // two connects raced and the other won

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 
 	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 )
 
 // Session is what a bridge implements for one connected conversation. Look, Send
 // and Abort are called one at a time, with a context that ends with the
 // connection; Fenced may come at any time, also from inside a method of [Conn].
+// A session may be a [Viewer] too.
 //
 // Whatever the bridge hands over, reports through [Conn] and answers of Look
 // alike, it hands over in the order in which it was observed. It does not call
@@ -39,6 +41,15 @@ type Session interface {
 	// Fenced says that another connection took the session over. The bridge
 	// stays away until the session starts again or a person acts.
 	Fenced()
+}
+
+// Viewer is a [Session] that shows the person how the session's run stands. It
+// is for the eye alone: nothing follows from it, and no rule needs it.
+type Viewer interface {
+	// Show tells the run on display and its status: once after the first Changed,
+	// when the session has had a run, and again when either is another. What
+	// changes several times before it can be told is told once. It must not wait.
+	Show(run launch.RunID, status view.Status)
 }
 
 // Hello introduces a bridge.

@@ -158,4 +158,7 @@ func (b *sendBody) check() error {
 
 func (b *abortBody) check() error { return launch.CheckKey("message", b.Message) }
 func (*fencedBody) check() error  { return nil }
-func (b *byeBody) check() error   { return short("reason", b.Reason, maxReason) }
+func (b *statusBody) check() error {
+	return first(launch.CheckKey("run", b.Run), launch.CheckKey("status", b.Status))
+}
+func (b *byeBody) check() error { return short("reason", b.Reason, maxReason) }

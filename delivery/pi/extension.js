@@ -62,8 +62,8 @@ function clip(text, max) {
 }
 
 // word makes a text fit for a field that takes a short printable key.
-function word(text) {
-  return clip(String(text ?? "").replace(/[^\x20-\x7e]/g, "?"), 64);
+function word(text, max = 64) {
+  return clip(String(text ?? "").replace(/[^\x20-\x7e]/g, "?"), max);
 }
 
 function textOf(content) {
@@ -117,6 +117,22 @@ function parseCommand(text, spec) {
     }
   }
   return { args };
+}
+
+// ---- reports that wait for the host -----------------------------------------------
+
+// thin drops what decides nothing any more, when a host is long away: the oldest
+// input, or the oldest turn that nobody's message opened, start and end at once.
+// The last of each stays, and the last turn that the person stopped; so does all
+// that tells whose a turn is.
+function thin(out) {
+  const id = (r) => r.body.turn ?? r.body.key;
+  const loose = new Set(out.filter((r) => r.kind === "input" || (r.kind === "turnStarted" && !r.body.message)).map(id));
+  for (const fits of [(r) => r.kind === "input", (r) => r.kind === "turnStarted", (r) => r.body.byPerson]) {
+    loose.delete(id(out.findLast(fits) ?? { body: {} }));
+  }
+  const [first] = loose;
+  return out.filter((r) => id(r) !== first);
 }
 
 // ---- what the branch and the disk show ----------------------------------------
@@ -358,6 +374,7 @@ class Bridge {
     this.out = []; // reports that are not confirmed
     this.away = false; // fenced
     this.epoch = 0; // of the last connection: no session is taken from who came later
+    this.refused = ""; // why the host wants no connection with this extension
     this.turn = undefined; // {key, message, intent, started, own, leaf, stop}
     this.opening = undefined; // {message, intent, at, deferred}: asked for, not begun
     this.typed = 0; // when text was typed that has not begun a turn
@@ -377,6 +394,7 @@ class Bridge {
       this.ctx = ctx; // said twice
       this.away = false;
       this.epoch = 0;
+      this.refused = "";
       return this.connect(reason);
     }
     this.state.live?.leave();
@@ -406,7 +424,7 @@ class Bridge {
 
   connect(reason) {
     clearTimeout(this.timer);
-    if (!this.session || this.away || this.link || !this.state.socket || !this.state.token) return this.status();
+    if (!this.session || this.away || this.refused || this.link || !this.state.socket || !this.state.token) return this.status();
     const socket = net.connect(this.state.socket);
     const link = new Link(socket, {
       message: (kind, id, body) => this.message(link, kind, id, body),
@@ -434,7 +452,7 @@ class Bridge {
     if (Date.now() - link.since > 1_000 && link.ready) this.tries = 0;
     this.wake();
     this.status();
-    if (!this.session || this.away) return;
+    if (!this.session || this.away || this.refused) return;
     this.timer = setTimeout(() => this.connect("reconnect"), backoff(this.tries++));
     this.timer.unref();
   }
@@ -443,7 +461,7 @@ class Bridge {
     if (this.link !== link) return;
     switch (kind) {
       case "welcome":
-        if (body.version !== VERSION) return link.close();
+        if (body.version !== VERSION) return this.refuse(link, "its protocol has another version; type /reload in Pi, or start it from this host again");
         link.epoch = this.epoch = body.epoch;
         this.offer(body.tool);
         void this.flush();
@@ -461,18 +479,30 @@ class Bridge {
         link.close();
         for (const call of this.calls) call.lost();
         return this.status();
+      case "status":
+        this.run = word(`${body.run} ${body.status}`, 128);
+        return this.status();
       case "bye":
-        return link.close();
+        return body.final ? this.refuse(link, body.reason) : link.close();
       default:
         return link.close();
     }
   }
 
-  // act lifts a fence: the person, or a new session start, asked for it.
+  // refuse ends a connection that would end in the same way every time.
+  refuse(link, reason) {
+    this.refused = word(reason, 200);
+    link.close();
+    for (const call of this.calls) call.lost();
+  }
+
+  // act lifts a fence or a refusal: the person, or a new session start, asked for
+  // it.
   act() {
-    if (!this.away) return;
+    if (!this.away && !this.refused) return;
     this.away = false;
     this.epoch = 0;
+    this.refused = "";
     this.connect("person");
   }
 
@@ -480,8 +510,9 @@ class Bridge {
 
   report(kind, body) {
     if (!this.session) return;
-    if (this.out.length >= MAX_REPORTS) this.out.shift(); // the branch tells the host the rest
+    if (kind === "turnStarted" && this.out.some((r) => r.kind === kind && r.body.turn === body.turn)) return; // a retry
     this.out.push({ kind, body });
+    if (this.out.length > MAX_REPORTS) this.out.splice(0, this.out.length, ...thin(this.out));
     void this.flush();
   }
 
@@ -619,6 +650,7 @@ class Bridge {
       if (m.deadline && this.now() >= m.deadline) return refused("the deadline has passed");
       if (!this.free()) return occupied("the session is busy");
       if (this.holding() || this.ctx.hasPendingMessages()) return occupied("the person's input waits");
+      if (this.out.length >= MAX_REPORTS) return occupied("too many reports wait for the host");
       if (this.stopped) return occupied("the person stopped a turn");
       this.render(m.customType);
       const message = { customType: m.customType, content: m.content, display: true, details: m.details };
@@ -688,7 +720,6 @@ class Bridge {
     setImmediate(() => {
       this.settling = false;
       this.changed("settled");
-      this.refresh().catch(() => {}); // it is only shown
     });
     if (!t?.started) return;
     const aborted = event.aborted ?? t.stop === "aborted";
@@ -773,9 +804,10 @@ class Bridge {
     if (this.away) return this.fail("Another Pi process has taken this session over. Nothing was done; use that one, or type here to take it back.");
     this.connect("tool");
     const current = () => this.link && this.reported(this.link);
-    if (!(await this.until(current, CONNECT_MS))) {
+    if (!(await this.until(() => current() || this.refused, CONNECT_MS))) {
       return this.fail("The workflow host is not running or not reachable. Nothing was done; try again when it is back.");
     }
+    if (this.refused) return this.fail(`The workflow host takes no call from this Pi. Nothing was done. It says: ${this.refused}`);
     const body = { key: randomUUID(), person, args: JSON.stringify(params ?? {}) };
     if (toolCallId) body.toolCallId = clip(toolCallId, 512);
     return new Promise((resolve) => {
@@ -792,7 +824,7 @@ class Bridge {
           if (!link || call.via === link) return;
           call.via = link;
           link.ask("tool", body).then(
-            (a) => (this.note(a.body.details), finish(a.kind === "toolResult" ? a.body : this.fail("The call was refused. Nothing was done."))),
+            (a) => finish(a.kind === "toolResult" ? a.body : this.fail("The call was refused. Nothing was done.")),
             (err) => {
               if (err?.message === "too large to send") finish(this.fail("The arguments are too large. Nothing was done."));
             }, // otherwise it is repeated on the next connection
@@ -812,11 +844,6 @@ class Bridge {
     this.act();
     const { args, error } = parseCommand(text, this.spec);
     if (error) return ctx.ui.notify(error, "error");
-    if (args.action === "cancel" && !args.runId) {
-      const now = await this.tool({ action: "status" }, "", true);
-      if (now.isError || !now.details?.runId) return ctx.ui.notify(now.text, now.isError ? "error" : "info");
-      args.runId = now.details.runId;
-    }
     const r = await this.tool(args, "", true);
     ctx.ui.notify(r.text, r.isError ? "error" : "info");
   }
@@ -829,23 +856,17 @@ class Bridge {
 
   // -- what the person sees
 
-  note(details) {
-    if (details?.runId && (details.status || details.queued || details.state)) {
-      this.run = word(`${details.runId} ${details.status ?? details.state ?? "queued"}`);
-      this.status();
-    }
-  }
-
-  // refresh shows how the session's run stands, after a turn.
-  async refresh() {
-    if (!this.run || / (completed|failed|timed_out|cancelled)$/.test(this.run)) return;
-    if (!(await this.until(() => this.link && this.reported(this.link), CONNECT_MS))) return;
-    await this.tool({ action: "status" }, "", false);
-  }
-
   status(text) {
     const link = this.link;
-    text ??= this.away ? "taken over by another Pi" : link?.ready ? this.run || "connected" : link ? "connecting" : "host away";
+    text ??= this.away
+      ? "taken over by another Pi"
+      : this.refused
+        ? "refused by the host; type /workflow to see why"
+        : link?.ready
+          ? this.run || "connected"
+          : link
+            ? "connecting"
+            : "host away";
     try {
       if (this.ctx?.hasUI) this.ctx.ui.setStatus("workflow", `workflow: ${text}`);
     } catch {
@@ -925,4 +946,4 @@ export default function piworkflows(pi) {
 }
 
 // For tests.
-export const internals = { Bridge, Disk, Link, backoff, clip, cut, encode, evidence, parseCommand, processState, renderMessage };
+export const internals = { Bridge, Disk, Link, backoff, clip, cut, encode, evidence, parseCommand, processState, renderMessage, thin };

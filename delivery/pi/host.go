@@ -16,17 +16,9 @@ type Host interface {
 	Tool() piworkflows.ToolSpec
 }
 
-// Conn is one registered connection. The methods are those of
-// [piworkflows.Conn].
+// Conn is one registered connection; [piworkflows.Conn] is one.
 type Conn interface {
-	TurnStarted(ctx context.Context, turn, message string) (delivery.Ownership, error)
-	TurnSettled(ctx context.Context, turn string, end delivery.End, byPerson bool) error
-	Input(ctx context.Context) error
-	Changed()
-	Shutdown(ctx context.Context) error
-	Close()
-	Epoch() uint64
-	Done() <-chan struct{}
+	delivery.Reporter
 	Tool(ctx context.Context, call piworkflows.ToolCall) piworkflows.ToolResult
 }
 

@@ -156,8 +156,13 @@ type (
 		Message string `json:"message"`
 	}
 	fencedBody struct{}
-	byeBody    struct {
+	statusBody struct {
+		Run    string `json:"run"`
+		Status string `json:"status"`
+	}
+	byeBody struct {
 		Reason string `json:"reason"`
+		Final  bool   `json:"final,omitempty"` // to connect again in the same way is of no use
 	}
 )
 
@@ -189,6 +194,7 @@ func (*lookBody) kind() string        { return "look" }
 func (*sendBody) kind() string        { return "send" }
 func (*abortBody) kind() string       { return "abort" }
 func (*fencedBody) kind() string      { return "fenced" }
+func (*statusBody) kind() string      { return "status" }
 func (*byeBody) kind() string         { return "bye" }
 
 // newBody makes an empty message of a kind.
@@ -225,8 +231,9 @@ var bodies = map[side][]func() body{
 		func() body { return new(refusedBody) }, func() body { return new(toolResultBody) },
 		func() body { return new(lookBody) }, func() body { return new(sendBody) },
 		func() body { return new(abortBody) }, func() body { return new(fencedBody) },
-		func() body { return new(byeBody) }, func() body { return new(fetchBody) },
-		func() body { return new(chunkBody) }, func() body { return new(largeBody) },
+		func() body { return new(statusBody) }, func() body { return new(byeBody) },
+		func() body { return new(fetchBody) }, func() body { return new(chunkBody) },
+		func() body { return new(largeBody) },
 	},
 }
 
