@@ -45,7 +45,7 @@ type ToolSpec struct {
 	Parameters  json.RawMessage `json:"parameters"` // JSON schema
 	// Commands are the actions that a person can write after /workflow, with how
 	// each is written.
-	Commands []CommandSpec `json:"commands"`
+	Commands []CommandSpec `json:"commands,omitempty"`
 }
 
 // CommandSpec is one action as a person writes it.
@@ -176,7 +176,7 @@ func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
 	switch {
 	case call.Command != "" && (!call.Person || call.Args != nil):
 		err = launch.Refuse(launch.ErrInvalid, "a command is a person's, and comes without arguments")
-	case call.Command != "":
+	case call.Person && call.Args == nil:
 		args, err = parseCommand(call.Command)
 	default:
 		err = canon.Decode(call.Args, launch.MaxInput+launch.MaxOptions, "arguments", &args)

@@ -218,6 +218,8 @@ func (c *fakeConn) end(fenced bool) {
 	})
 }
 
+func (c *fakeConn) Replied(string, delivery.Reply) {}
+
 func (c *fakeConn) TurnStarted(_ context.Context, turn, message string) (delivery.Ownership, error) {
 	return delivery.Owned, c.h.tell("started", turn, message)
 }

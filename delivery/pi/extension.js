@@ -21,6 +21,7 @@ const MAX_CHUNK = 256 << 10;
 const MAX_QUEUE = 8 << 20;
 const MAX_REPORTS = 1000;
 const MAX_TEXT = 8 << 10;
+const MAX_REPLY = 128 << 10;
 const HOLD_MS = 30_000; // for how long typed text that starts no turn holds sends
 const START_MS = 1_000; // in which a turn that was asked for makes Pi busy
 const DEFERRED_MS = 30_000; // the same, when settled handlers of others run
@@ -29,7 +30,14 @@ const ANSWER_MS = 20_000; // that a tool call waits for its answer
 const LEAVE_MS = 1_000; // that a shutdown waits for the host
 const MIN_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-const MESSAGE_TYPES = ["pi-workflows-deferred-turn", "pi-workflows-notice"];
+const MESSAGE_TYPES = [
+  "pi-workflows-deferred-turn",
+  "pi-workflows-notice",
+  "pi-workflows-step",
+  "pi-workflows-checkpoint",
+  "pi-workflows-decision",
+  "pi-workflows-notification",
+];
 
 // What outlives a reload of the extension is kept on globalThis. The token goes
 // there from the environment, so that no child process inherits it.
@@ -75,48 +83,6 @@ function textOf(content) {
 // backoff is how long to wait before the n-th repeated try to connect, from 0.
 function backoff(n, random = Math.random()) {
   return Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(n, 20)) * (0.5 + random / 2);
-}
-
-// parseCommand makes the tool's arguments of what a person typed after
-// /workflow: an action, then key=value, a run id, a workflow's name, or one
-// JSON object, which is the input.
-function parseCommand(text, spec) {
-  let rest = text.trim();
-  const args = {};
-  const open = rest.search(/(^|\s)\{/);
-  if (open >= 0) {
-    try {
-      args.input = JSON.parse(rest.slice(open));
-    } catch {
-      return { error: "The input is not valid JSON. Write it as the last word, for example: /workflow start NAME {\"key\": 1}" };
-    }
-    rest = rest.slice(0, open).trim();
-  }
-  const words = rest.split(/\s+/).filter(Boolean);
-  const known = spec?.parameters?.properties ?? {};
-  const actions = known.action?.enum ?? [];
-  args.action = words.shift() ?? "status";
-  if (actions.length > 0 && !actions.includes(args.action)) {
-    return { error: `There is no action of that name. Actions: ${actions.join(", ")}.` };
-  }
-  for (const w of words) {
-    const at = w.indexOf("=");
-    const key = at > 0 ? w.slice(0, at) : /-[0-9A-HJKMNP-TV-Z]{26}$/.test(w) ? "runId" : "workflow";
-    if (!Object.hasOwn(known, key) || Object.hasOwn(args, key)) {
-      return { error: `What to do with "${clip(w, 60)}"? Write key=value with one of: ${Object.keys(known).join(", ")}.` };
-    }
-    const value = at > 0 ? w.slice(at + 1) : w;
-    if ((known[key].type ?? "string") === "string") {
-      args[key] = value;
-      continue;
-    }
-    try {
-      args[key] = JSON.parse(value);
-    } catch {
-      return { error: `${key} is not valid JSON.` };
-    }
-  }
-  return { args };
 }
 
 // ---- reports that wait for the host -----------------------------------------------
@@ -738,7 +704,11 @@ class Bridge {
     }
     if (reply) {
       body.replyEntry = word(reply.id);
-      body.reply = clip(textOf(reply.message.content), MAX_TEXT);
+      const text = textOf(reply.message.content);
+      body.reply = clip(text, MAX_REPLY);
+      // Whole is a finished text of the message's own turn, to which nobody added.
+      const typed = mine.some((e) => e.type === "message" && e.message?.role === "user");
+      body.whole = end === "completed" && reply.message.stopReason === "stop" && body.reply === text && prompt?.type === "custom_message" && !typed;
     }
     this.report("turnSettled", body);
   }
@@ -808,7 +778,7 @@ class Bridge {
       return this.fail("The workflow host is not running or not reachable. Nothing was done; try again when it is back.");
     }
     if (this.refused) return this.fail(`The workflow host takes no call from this Pi. Nothing was done. It says: ${this.refused}`);
-    const body = { key: randomUUID(), person, args: JSON.stringify(params ?? {}) };
+    const body = { key: randomUUID(), person, args: person ? params : JSON.stringify(params ?? {}) };
     if (toolCallId) body.toolCallId = clip(toolCallId, 512);
     return new Promise((resolve) => {
       const finish = (result) => {
@@ -842,15 +812,13 @@ class Bridge {
 
   async command(text, ctx) {
     this.act();
-    const { args, error } = parseCommand(text, this.spec);
-    if (error) return ctx.ui.notify(error, "error");
-    const r = await this.tool(args, "", true);
+    const r = await this.tool(clip(text.trim(), MAX_FRAME / 8), "", true);
     ctx.ui.notify(r.text, r.isError ? "error" : "info");
   }
 
   completions(prefix) {
-    const actions = this.spec?.parameters?.properties?.action?.enum ?? [];
-    const items = actions.filter((a) => a.startsWith(prefix)).map((a) => ({ value: a, label: a }));
+    const commands = this.spec?.commands ?? [];
+    const items = commands.filter((c) => c.name.startsWith(prefix)).map((c) => ({ value: c.name, label: c.usage }));
     return items.length > 0 ? items : null;
   }
 
@@ -946,4 +914,4 @@ export default function piworkflows(pi) {
 }
 
 // For tests.
-export const internals = { Bridge, Disk, Link, backoff, clip, cut, encode, evidence, parseCommand, processState, renderMessage, thin };
+export const internals = { Bridge, Disk, Link, backoff, clip, cut, encode, evidence, processState, renderMessage, thin };

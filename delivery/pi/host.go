@@ -19,6 +19,7 @@ type Host interface {
 // Conn is one registered connection; [piworkflows.Conn] is one.
 type Conn interface {
 	delivery.Reporter
+	Replied(turn string, r delivery.Reply)
 	Tool(ctx context.Context, call piworkflows.ToolCall) piworkflows.ToolResult
 }
 
@@ -48,6 +49,6 @@ type Turn struct {
 	// PromptEntry and ReplyEntry are ids of entries in the session file, of what
 	// opened the turn and of its final assistant message; empty when unknown.
 	PromptEntry, ReplyEntry string
-	// Prompt and Reply are their texts, cut at 8 KiB. They are private.
+	// Prompt and Reply are their texts, cut at 8 KiB and 128 KiB. They are private.
 	Prompt, Reply string
 }

@@ -231,6 +231,7 @@ func (p *peer) tell(id uint64, b body) (over bool, err error) {
 		own, err := p.conn.TurnStarted(ctx, b.Turn, b.Message)
 		return p.confirm(id, ownerships[own], err)
 	case *turnSettledBody:
+		p.conn.Replied(b.Turn, delivery.Reply{PromptEntry: b.PromptEntry, ReplyEntry: b.ReplyEntry, Text: b.Reply, Usable: b.Whole})
 		err := p.conn.TurnSettled(ctx, b.Turn, ends[b.End], b.ByPerson)
 		if err == nil {
 			p.e.o.Settled(Turn{Session: p.key, Turn: b.Turn, End: ends[b.End], ByPerson: b.ByPerson, Aborted: b.Aborted,
@@ -285,7 +286,12 @@ func (p *peer) confirm(id uint64, own string, err error) (over bool, _ error) {
 // tool carries a call out beside the reports. It goes on when the connection
 // ends: its repetition adopts what it did.
 func (p *peer) tool(id uint64, b *toolBody) {
-	call := piworkflows.ToolCall{Args: []byte(b.Args), RequestKey: b.Key, ToolCallID: b.ToolCallID, Person: b.Person}
+	call := piworkflows.ToolCall{RequestKey: b.Key, ToolCallID: b.ToolCallID, Person: b.Person}
+	if b.Person {
+		call.Command = b.Args
+	} else {
+		call.Args = []byte(b.Args)
+	}
 	p.e.wg.Go(func() {
 		defer func() { <-p.calls }()
 		r := p.conn.Tool(p.e.ctx, call)

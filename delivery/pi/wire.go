@@ -23,7 +23,8 @@ const (
 
 	maxHello  = 64 << 10
 	maxChunk  = 256 << 10 // before base64
-	maxText   = 8 << 10   // of a prompt or a reply in a report
+	maxText   = 8 << 10   // of a prompt in a report
+	maxReply  = 128 << 10 // of a reply in a report
 	maxReason = 200
 )
 
@@ -81,6 +82,9 @@ type (
 		ReplyEntry  string `json:"replyEntry,omitempty"`
 		Prompt      string `json:"prompt,omitempty"`
 		Reply       string `json:"reply,omitempty"`
+		// Whole says that the reply is a finished text of the message's own turn,
+		// not cut, and that the person typed nothing into it.
+		Whole bool `json:"whole,omitempty"`
 	}
 	inputBody struct {
 		Key    string `json:"key"`
@@ -96,7 +100,7 @@ type (
 		Key        string `json:"key"`
 		ToolCallID string `json:"toolCallId,omitempty"`
 		Person     bool   `json:"person"`
-		Args       string `json:"args"` // JSON text
+		Args       string `json:"args"` // JSON text; of a person, what stands after /workflow
 	}
 	reportBody struct {
 		Idle     bool           `json:"idle"`

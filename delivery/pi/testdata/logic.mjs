@@ -5,7 +5,7 @@ import path from "node:path";
 import { Pi, tick } from "./stub.mjs";
 
 const { internals } = await import(process.env.EXTENSION);
-const { Bridge, Disk, backoff, clip, cut, encode, evidence, parseCommand, renderMessage, thin } = internals;
+const { Bridge, Disk, backoff, clip, cut, encode, evidence, renderMessage, thin } = internals;
 
 // text
 assert.equal(clip("aäb", 2), "a", "cut between characters");
@@ -18,22 +18,6 @@ for (let n = 0; n < 40; n++) {
   assert.ok(backoff(n, 0) >= 50 && backoff(n, 0) <= 5000 && backoff(n, 1) <= 10000, "capped");
 }
 assert.ok(backoff(3, 0.9) > backoff(3, 0.1), "with jitter");
-
-// commands
-const spec = { parameters: { properties: { action: { enum: ["list", "start", "answer"] }, workflow: { type: "string" }, runId: { type: "string" }, input: { type: "object" }, count: { type: "number" } } } };
-const run = "deploy-01K00000000000000000000000";
-for (const [why, text, want] of [
-  ["a start", 'start deploy {"a": {"b": "{ }"}}', { action: "start", workflow: "deploy", input: { a: { b: "{ }" } } }],
-  ["a run id is told by its form", `answer ${run}`, { action: "answer", runId: run }],
-  ["a later action's own parameter", "answer count=2", { action: "answer", count: 2 }],
-]) assert.deepEqual(parseCommand(text, spec), { args: want }, why);
-for (const [why, text] of [
-  ["an unknown action", "dance"],
-  ["broken input", "start deploy {"],
-  ["an unknown parameter", "list x=1"],
-  ["two workflows", "start a b"],
-  ["a value of the wrong type", "answer count=x"],
-]) assert.ok(parseCommand(text, spec).error, why);
 
 // evidence
 const msg = (id, messageId) => ({ id, type: "custom_message", details: { messageId } });
