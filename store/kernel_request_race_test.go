@@ -319,6 +319,18 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s: the output is %s, want %s", c.why, r.output("ask"), c.output)
 		}
 	}
+	// A key is its actor's: nobody else adopts the decision with it.
+	mine := asking(t, p)
+	act := mine.act(request.ActDecide, launch.Person, `{"choice":"approve"}`)
+	if got := mine.respond(act); got.Outcome != request.Taken {
+		t.Fatalf("%+v", got)
+	}
+	for _, actor := range []launch.Actor{launch.Worker, launch.Timer, launch.Host} {
+		act.Actor = actor
+		if got := mine.respond(act); got.Outcome != request.Conflict || !errors.Is(got.Refused, launch.ErrConflict) {
+			t.Errorf("the %s with the person's key: %+v", actor, got)
+		}
+	}
 	by := asking(t, askPlan(run.Decision, func(n *run.Node) { n.Ask.Expires, n.Ask.Default = time.Hour, []byte(`"reject"`) }))
 	by.clock.Advance(time.Hour)
 	carry(by.bed, store.Lapse{})
