@@ -113,7 +113,7 @@ func notFound() error {
 func adopt(p Reply, had *Receipt) Reply {
 	p.Outcome = Adopted
 	switch had.Outcome {
-	case Taken:
+	case Taken, Adopted:
 	case Started:
 		p.Outcome = Started
 	default:
