@@ -21,8 +21,8 @@ import (
 // This file holds the stories that are no script: they race, misuse the store,
 // or compare errors with each other.
 
-// request returns a valid headless start.
-func request(t testing.TB, s *store.Store) launch.Request {
+// headless returns a valid headless start.
+func headless(t testing.TB, s *store.Store) launch.Request {
 	t.Helper()
 	id, err := s.NewID()
 	if err != nil {
@@ -33,7 +33,7 @@ func request(t testing.TB, s *store.Store) launch.Request {
 
 func start(t testing.TB, s *store.Store) launch.RunID {
 	t.Helper()
-	r := request(t, s)
+	r := headless(t, s)
 	if _, err := store.Do(bg, s, store.Start{Request: r}); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestEveryKind(t *testing.T) {
 		provoke func(t *testing.T, b *bench) error
 	}{
 		{launch.ErrInvalid, "an input beyond its bound", func(t *testing.T, b *bench) error {
-			r := request(t, b.store)
+			r := headless(t, b.store)
 			r.Input = []byte(`"` + strings.Repeat("x", launch.MaxInput) + `"`)
 			_, err := store.Do(bg, b.store, store.Start{Request: r})
 			return err
@@ -82,7 +82,7 @@ func TestEveryKind(t *testing.T) {
 			return err
 		}},
 		{launch.ErrConflict, "a request key with other content", func(t *testing.T, b *bench) error {
-			r := request(t, b.store)
+			r := headless(t, b.store)
 			r.Scope, r.RequestKey = "host", "k"
 			if _, err := store.Do(bg, b.store, store.Start{Request: r}); err != nil {
 				return err
@@ -154,12 +154,12 @@ func TestEveryKind(t *testing.T) {
 			return err
 		}},
 		{launch.ErrSessionBusy, "a second run of a session", func(t *testing.T, b *bench) error {
-			r := request(t, b.store)
+			r := headless(t, b.store)
 			r.Mode, r.Session = launch.Interactive, kernelSessions[0]
 			if _, err := store.Do(bg, b.store, store.Start{Request: r}); err != nil {
 				return err
 			}
-			r.ID = request(t, b.store).ID
+			r.ID = headless(t, b.store).ID
 			_, err := store.Do(bg, b.store, store.Start{Request: r})
 			return err
 		}},
@@ -171,7 +171,7 @@ func TestEveryKind(t *testing.T) {
 			return err
 		}},
 		{launch.ErrClosed, "a command after Close", func(t *testing.T, b *bench) error {
-			r := request(t, b.store)
+			r := headless(t, b.store)
 			if err := b.store.Close(); err != nil {
 				return err
 			}
@@ -300,7 +300,7 @@ func TestOneWinner(t *testing.T) {
 
 			runs := make([]store.Started, 5)
 			errs = together(len(runs), func(n int) (err error) {
-				r := request(t, b.store)
+				r := headless(t, b.store)
 				r.Scope, r.RequestKey = "host", "k"
 				runs[n], err = store.Do(bg, b.store, store.Start{Request: r})
 				return err
@@ -369,7 +369,7 @@ func TestMisuse(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
-					r := request(t, b.store)
+					r := headless(t, b.store)
 					_, err := store.Do(bg, b.store, store.Start{Request: r})
 					if err != nil && !errors.Is(err, launch.ErrClosed) {
 						t.Errorf("a start while the store closes: %v", err)

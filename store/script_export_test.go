@@ -2,6 +2,7 @@ package store
 
 import (
 	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/intents"
@@ -49,6 +50,8 @@ type All struct {
 	Sessions []session.Session
 	Messages []session.Message
 	Chains   []session.Chain
+	Requests []request.Request
+	Spent    []run.Interval
 	Events   []Stored
 }
 
@@ -85,6 +88,10 @@ func ReadAll(rows Rows) (a All, err error) {
 	read(&m, func() { a.Messages = append(a.Messages, m.Message) })
 	var c chainRow
 	read(&c, func() { a.Chains = append(a.Chains, c.Chain) })
+	var q requestRow
+	read(&q, func() { x := q.Request; x.Run = name(x.Run); a.Requests = append(a.Requests, x); q = requestRow{} })
+	var iv intervalRow
+	read(&iv, func() { x := iv.Interval; x.Run = name(x.Run); a.Spent = append(a.Spent, x); iv = intervalRow{} })
 	var ev eventRow
 	var broken error
 	read(&ev, func() {
