@@ -457,8 +457,10 @@ func (c Lapse) run(x *tx) (int, error) {
 	if err := x.rows.Scan(runsDue, nil, MaxLapse, &r, func() bool {
 		if x.now.Passed(r.Due) {
 			retries = append(retries, r.ID)
+			r.ID = "" // which reading the next row would keep
+			return true
 		}
-		return x.now.Passed(r.Due)
+		return false
 	}); err != nil {
 		return 0, err
 	}
