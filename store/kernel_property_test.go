@@ -62,6 +62,7 @@ type kernel struct {
 	bridges  [2]bridge
 	attempts []kernelAttempt
 	acked    []launch.RunID
+	acts     []store.Respond
 	trace    trace
 }
 
