@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"example.com/piworkflows/engine/effect"
-	req "example.com/piworkflows/engine/request"
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
@@ -25,25 +25,25 @@ var askGraphs = map[string]*run.Plan{
 			{Path: "check", Kind: run.Checkpoint, Choices: []string{"fine", "again"}, Ask: &run.Ask{Form: json.RawMessage(`{"type":"string"}`), Expires: time.Minute, Default: json.RawMessage(`"fine"`)}},
 			decision("ok"), approved("post"),
 			{Path: "say", Kind: run.Notify, Final: true}},
-		Edges: []run.Edge{then("draft", "check"), fork("check", run.OnOutput, "fine", "ok", "again", "draft"), fork("ok", run.OnOutput, "yes", "post", "no", "draft"),
-			fork("post", run.OnOutcome, "ok", "say", "failed", "draft")}},
+		Edges: []run.Edge{leads("draft", "check"), forks("check", run.OnOutput, "fine", "ok", "again", "draft"), forks("ok", run.OnOutput, "yes", "post", "no", "draft"),
+			forks("post", run.OnOutcome, "ok", "say", "failed", "draft")}},
 	"talk": {MaxSteps: 30, Start: "m/talk",
 		Nodes: []run.Node{
 			{Path: "m/talk", Kind: run.Assistant, Budget: time.Minute, Ask: &run.Ask{Form: json.RawMessage(`{"type":"string"}`)}},
 			{Path: "check", Kind: run.Checkpoint, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Validates: true, Expires: time.Hour}},
 			{Path: "say", Kind: run.Notify}},
-		Edges: []run.Edge{then("m/talk", "check"), then("check", "say")}},
+		Edges: []run.Edge{leads("m/talk", "check"), leads("check", "say")}},
 	"gate": {MaxSteps: 30, Start: "work",
 		Nodes: []run.Node{
 			{Path: "work", Kind: run.Compute, Budget: 40 * time.Second, Retry: &run.Retry{Max: 1, On: []run.Outcome{run.Failed}}},
 			decision("ok"), approved("post"),
 			{Path: "check", Kind: run.Checkpoint, Ask: &run.Ask{Form: json.RawMessage(`{}`), Validates: true}}},
-		Edges: []run.Edge{then("work", "ok"), fork("ok", run.OnOutput, "yes", "post", "no", "check"), then("post", "check")}},
+		Edges: []run.Edge{leads("work", "ok"), forks("ok", run.OnOutput, "yes", "post", "no", "check"), leads("post", "check")}},
 }
 
-func then(from, to string) run.Edge { return run.Edge{From: from, On: run.Plain, To: to} }
+func leads(from, to string) run.Edge { return run.Edge{From: from, On: run.Plain, To: to} }
 
-func fork(from string, on run.On, pairs ...string) run.Edge {
+func forks(from string, on run.On, pairs ...string) run.Edge {
 	e := run.Edge{From: from, On: on}
 	for i := 0; i < len(pairs); i += 2 {
 		e.Cases = append(e.Cases, run.Case{Value: pairs[i], To: pairs[i+1]})
@@ -112,7 +112,7 @@ func (k *kernel) respond() {
 	}
 	q := all[k.one(len(all))]
 	for range 4 { // an open one, if there is any
-		if q.State == req.Pending {
+		if q.State == request.Pending {
 			break
 		}
 		q = all[k.one(len(all))]
@@ -120,7 +120,7 @@ func (k *kernel) respond() {
 	k.respondTo(q)
 }
 
-func (k *kernel) respondTo(q req.Request) {
+func (k *kernel) respondTo(q request.Request) {
 	if len(k.acts) > 0 && k.odds(10) { // the same call once more, or its key for another
 		c := k.acts[k.one(len(k.acts))]
 		if k.odds(30) {
@@ -129,23 +129,23 @@ func (k *kernel) respondTo(q req.Request) {
 		do[store.Response](k, c)
 		return
 	}
-	a := req.Act{Request: q.ID, Key: fmt.Sprintf("act-%d", k.n), Session: q.Session, Actor: launch.Model, Revision: q.Revision}
+	a := request.Act{Request: q.ID, Key: fmt.Sprintf("act-%d", k.n), Session: q.Session, Actor: launch.Model, Revision: q.Revision}
 	switch q.Kind {
 	case run.Agent:
-		a.Action = pickOf(k, req.ActSubmit, req.ActSubmit, req.ActSubmit, req.ActUpdate)
+		a.Action = pickOf(k, request.ActSubmit, request.ActSubmit, request.ActSubmit, request.ActUpdate)
 	case run.Assistant:
-		a.Action = req.ActRespond
+		a.Action = request.ActRespond
 	case run.Checkpoint:
-		a.Action, a.Actor = req.ActAnswer, pickOf(k, launch.Model, launch.Person)
+		a.Action, a.Actor = request.ActAnswer, pickOf(k, launch.Model, launch.Person)
 	case run.Decision:
-		a.Action, a.Actor = req.ActDecide, launch.Person
+		a.Action, a.Actor = request.ActDecide, launch.Person
 	}
 	if a.Session == "" {
 		a.Actor = launch.Person
 	}
 	if k.odds(25) { // something about it is wrong
-		a.Action, a.Actor = pickOf(k, req.Actions()...), pickOf(k, launch.Model, launch.Person, launch.Host, launch.Worker, launch.Timer)
-		a.Request = pickOf(k, q.ID, q.ID, "req-invented", req.ID(q.Run, q.Node, q.Visit, q.Attempt+1))
+		a.Action, a.Actor = pickOf(k, request.Actions()...), pickOf(k, launch.Model, launch.Person, launch.Host, launch.Worker, launch.Timer)
+		a.Request = pickOf(k, q.ID, q.ID, "req-invented", request.ID(q.Run, q.Node, q.Visit, q.Attempt+1))
 		a.Session = pickOf(k, q.Session, q.Session, kernelSessions[0], kernelSessions[1], "")
 		a.Revision = pickOf(k, q.Revision, 0, q.Revision-1, q.Revision+1)
 	}
@@ -154,9 +154,9 @@ func (k *kernel) respondTo(q req.Request) {
 	}
 	a.Payload = []byte(pickOf(k, `1`, `1`, `2`))
 	switch {
-	case a.Action == req.ActUpdate:
+	case a.Action == request.ActUpdate:
 		a.Payload = fmt.Appendf(nil, `{"completed":%d,"total":9}`, k.one(10))
-	case a.Action == req.ActDecide:
+	case a.Action == request.ActDecide:
 		a.Payload = []byte(pickOf(k, `{"choice":"yes"}`, `{"choice":"yes"}`, `{"choice":"no","text":"shorter"}`))
 	case q.Kind == run.Checkpoint && q.Node == "check" && k.odds(60):
 		a.Payload = []byte(pickOf(k, `"fine"`, `"again"`))
@@ -197,7 +197,7 @@ func (k *kernel) inTurn(s int) bool {
 			return true
 		}
 		for _, q := range k.before.Requests {
-			if q.ID == m.Request && q.State == req.Pending && q.Kind != run.Assistant {
+			if q.ID == m.Request && q.State == request.Pending && q.Kind != run.Assistant {
 				k.respondTo(q)
 				return true
 			}
@@ -314,4 +314,3 @@ func (k *kernel) again() {
 		}
 	}
 }
-

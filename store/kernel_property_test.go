@@ -158,7 +158,7 @@ func do[A any](k *kernel, c store.Command[A]) (A, error) {
 		if bad := rowInvariants(after); bad != nil {
 			k.fail("%v", bad)
 		}
-		if bad := k.trace.check(k, c, k.before, after, events); bad != nil {
+		if bad := k.trace.check(k, c, answer, k.before, after, events); bad != nil {
 			k.fail("%v", bad)
 		}
 	}

@@ -53,9 +53,7 @@ type All struct {
 	Runs     []run.Run
 	Steps    []run.Step
 	Effects  []effect.Effect
-	Requests []request.Request
 	Receipts []request.Receipt
-	Spent    []run.Interval
 	Settings []Setting
 	Intents  []intents.Intent
 	Sessions []session.Session
@@ -91,14 +89,13 @@ func ReadAll(rows Rows) (a All, err error) {
 	read(&s, func() { x := s.Step; x.Run = name(x.Run); a.Steps = append(a.Steps, x); s = stepRow{} })
 	var e effectRow
 	read(&e, func() { x := e.Effect; x.Key.Run = name(x.Key.Run); a.Effects = append(a.Effects, x); e = effectRow{} })
-	var q requestRow
-	read(&q, func() { x := q.Request; x.Run = name(x.Run); a.Requests = append(a.Requests, x); q = requestRow{} })
 	var rc receiptRow
 	read(&rc, func() { a.Receipts = append(a.Receipts, rc.Receipt); rc = receiptRow{} })
-	var sp intervalRow
-	read(&sp, func() { x := sp.Interval; x.Run = name(x.Run); a.Spent = append(a.Spent, x); sp = intervalRow{} })
 	var st settingsRow
-	read(&st, func() { a.Settings = append(a.Settings, Setting{name(st.Run), st.Revision, string(st.Value)}); st = settingsRow{} })
+	read(&st, func() {
+		a.Settings = append(a.Settings, Setting{name(st.Run), st.Revision, string(st.Value)})
+		st = settingsRow{}
+	})
 	var i intentRow
 	read(&i, func() { a.Intents = append(a.Intents, i.Intent) })
 	var se sessionRow

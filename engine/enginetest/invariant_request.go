@@ -46,8 +46,8 @@ func OneOpen(runs []run.Run, all []request.Request) error {
 }
 
 // Bound: from one commit to the next a request stays bound to its run, node,
-// visit, attempt, session, contract, subject and deadline, its revision never
-// falls, and each change of state or rejection raises it by one.
+// visit, attempt, session, contract, subject and deadline, and its revision rises
+// by one when it is over, and else stays.
 func Bound(before, after request.Request) error {
 	b, a := before, after
 	bad := func(what string) error { return fmt.Errorf("Bound: %s of %s", what, before.ID) }
@@ -56,10 +56,8 @@ func Bound(before, after request.Request) error {
 		return bad("what it is bound to changed")
 	case b.Digest != a.Digest || string(b.Contract) != string(a.Contract) || b.Subject != a.Subject || b.Deadline != a.Deadline || b.Opened != a.Opened:
 		return bad("the contract, subject or deadline changed")
-	case a.Revision < b.Revision:
-		return bad("the revision fell")
-	case (b.State != a.State || b.Rejection != a.Rejection) && a.Revision == b.Revision:
-		return bad("state or rejection changed under one revision")
+	case a.Revision != b.Revision && !(a.Revision == b.Revision+1 && a.State.Over() && !b.State.Over()), a.Revision == b.Revision && a.State.Over() != b.State.Over():
+		return bad("the revision does not say that it is over")
 	}
 	return nil
 }
@@ -118,8 +116,8 @@ func PromptBounds(before, after request.Request) error {
 	return nil
 }
 
-// RefusedKeeps: an action that is refused changes nothing. One whose payload does
-// not fit leaves the reason and raises the revision, and nothing else.
+// RefusedKeeps: an action that is refused changes nothing. One of the model whose
+// payload does not fit leaves the reason, and nothing else.
 func RefusedKeeps(before *request.Request, p request.Reply) error {
 	if p.Err == nil {
 		return nil
@@ -129,7 +127,7 @@ func RefusedKeeps(before *request.Request, p request.Reply) error {
 		want = *before
 	}
 	if p.Changed && p.Outcome == request.Rejected {
-		want.Revision, want.Rejection = want.Revision+1, p.Request.Rejection
+		want.Rejection = p.Request.Rejection
 	}
 	switch {
 	case p.Changed && p.Outcome != request.Rejected || !reflect.DeepEqual(want, p.Request):

@@ -110,7 +110,7 @@ func SpentRises(before, after run.Run) error {
 		return nil
 	case b.Spent < a.Spent || b.N < a.N:
 		return fmt.Errorf("SpentRises: run %s had spent %v in %d intervals, now %v in %d", after.ID, a.Spent, a.N, b.Spent, b.N)
-	case a.Opened != 0 && b.Opened != 0 && (a.Opened != b.Opened || a.From != b.From || a.N != b.N):
+	case a.Opened != 0 && b.Opened != 0 && a.N == b.N && (a.Opened != b.Opened || a.From != b.From):
 		return fmt.Errorf("SpentRises: the open interval of run %s began anew", after.ID)
 	}
 	return nil

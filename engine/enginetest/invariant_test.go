@@ -144,6 +144,8 @@ func TestInvariantsFail(t *testing.T) {
 		{"Bound", "another contract", Bound(pending, open(func(q *request.Request) { q.Contract = []byte("{}") })), true},
 		{"Bound", "a later deadline", Bound(pending, open(func(q *request.Request) { q.Deadline = 9 })), true},
 		{"Bound", "an older revision", Bound(accepted, req(func(q *request.Request) { q.Revision = 1 })), true},
+		{"Bound", "a new revision while it is open", Bound(pending, open(func(q *request.Request) { q.Revision = 2 })), true},
+		{"Bound", "two revisions at once", Bound(pending, req(func(q *request.Request) { q.Revision = 3 })), true},
 		{"Bound", "answered under the old revision", Bound(pending, req(func(q *request.Request) { q.Revision = 1 })), true},
 
 		{"Final", "taken over", Final(accepted, req(func(q *request.Request) { q.Answer = nil })), false},
@@ -172,10 +174,10 @@ func TestInvariantsFail(t *testing.T) {
 		{"RefusedKeeps", "refused", RefusedKeeps(&pending, refused), false},
 		{"RefusedKeeps", "not refused", RefusedKeeps(&pending, request.Reply{Request: accepted, Changed: true, Outcome: request.Taken}), false},
 		{"RefusedKeeps", "rejected", RefusedKeeps(&pending, reply(func(p *request.Reply) {
-			p.Outcome, p.Changed, p.Request.Revision, p.Request.Rejection = request.Rejected, true, 2, "too short"
+			p.Outcome, p.Changed, p.Request.Rejection = request.Rejected, true, "too short"
 		})), false},
 		{"RefusedKeeps", "rejected and something else", RefusedKeeps(&pending, reply(func(p *request.Reply) {
-			p.Outcome, p.Changed, p.Request.Revision, p.Request.Prompts = request.Rejected, true, 2, 9
+			p.Outcome, p.Changed, p.Request.Prompts = request.Rejected, true, 9
 		})), true},
 		{"RefusedKeeps", "refused and answered", RefusedKeeps(&pending, reply(func(p *request.Reply) { p.Request, p.Changed = accepted, true })), true},
 		{"RefusedKeeps", "refused with an event", RefusedKeeps(&pending, reply(func(p *request.Reply) { p.Events = []request.Event{{Kind: request.EvAccepted}} })), true},
