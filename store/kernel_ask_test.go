@@ -20,7 +20,7 @@ import (
 var askGraphs = map[string]*run.Plan{
 	"flow": {MaxSteps: 30, Start: "draft", Settings: &run.Settings{Defaults: json.RawMessage(`{"tone":"dry","n":1}`), Form: json.RawMessage(`{"type":"object"}`), Model: []string{"tone"}},
 		Nodes: []run.Node{
-			{Path: "draft", Kind: run.Agent, Budget: time.Minute, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Validates: true, Updates: true},
+			{Path: "draft", Kind: run.Agent, Budget: 30 * time.Second, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Validates: true, Updates: true},
 				Retry: &run.Retry{Max: 2, Backoff: 10 * time.Second, On: []run.Outcome{run.Failed, run.TimedOut}}},
 			{Path: "check", Kind: run.Checkpoint, Choices: []string{"fine", "again"}, Ask: &run.Ask{Form: json.RawMessage(`{"type":"string"}`), Expires: time.Minute, Default: json.RawMessage(`"fine"`)}},
 			decision("ok"), approved("post"),
@@ -29,16 +29,21 @@ var askGraphs = map[string]*run.Plan{
 			forks("post", run.OnOutcome, "ok", "say", "failed", "draft")}},
 	"talk": {MaxSteps: 30, Start: "m/talk",
 		Nodes: []run.Node{
-			{Path: "m/talk", Kind: run.Assistant, Budget: time.Minute, Ask: &run.Ask{Form: json.RawMessage(`{"type":"string"}`)}},
-			{Path: "check", Kind: run.Checkpoint, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Validates: true, Expires: time.Hour}},
+			{Path: "m/talk", Kind: run.Assistant, Budget: 30 * time.Second, Ask: &run.Ask{Form: json.RawMessage(`{"type":"string"}`)}},
 			{Path: "say", Kind: run.Notify}},
-		Edges: []run.Edge{leads("m/talk", "check"), leads("check", "say")}},
-	"gate": {MaxSteps: 30, Start: "work",
+		Edges: []run.Edge{leads("m/talk", "say"), leads("say", "m/talk")}},
+	"poll": {MaxSteps: 30, Start: "vote",
 		Nodes: []run.Node{
-			{Path: "work", Kind: run.Compute, Budget: 40 * time.Second, Retry: &run.Retry{Max: 1, On: []run.Outcome{run.Failed}}},
+			{Path: "check", Kind: run.Checkpoint, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Validates: true, Expires: time.Hour},
+				Retry: &run.Retry{Max: 2, Backoff: time.Minute, On: []run.Outcome{run.TimedOut}}},
+			{Path: "say", Kind: run.Notify},
+			{Path: "vote", Kind: run.Checkpoint, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Expires: time.Minute, Default: json.RawMessage(`1`)}}},
+		Edges: []run.Edge{leads("check", "say"), leads("say", "vote"), leads("vote", "check")}},
+	"gate": {MaxSteps: 30, Start: "ok", Settings: &run.Settings{Defaults: json.RawMessage(`{}`), Form: json.RawMessage(`{"type":"object"}`)},
+		Nodes: []run.Node{
 			decision("ok"), approved("post"),
-			{Path: "check", Kind: run.Checkpoint, Ask: &run.Ask{Form: json.RawMessage(`{}`), Validates: true}}},
-		Edges: []run.Edge{leads("work", "ok"), forks("ok", run.OnOutput, "yes", "post", "no", "check"), leads("post", "check")}},
+			{Path: "work", Kind: run.Compute, Budget: 40 * time.Second, Retry: &run.Retry{Max: 1, On: []run.Outcome{run.Failed}}}},
+		Edges: []run.Edge{forks("ok", run.OnOutput, "yes", "post", "no", "work"), leads("post", "work"), leads("work", "ok")}},
 }
 
 func leads(from, to string) run.Edge { return run.Edge{From: from, On: run.Plain, To: to} }
@@ -158,7 +163,7 @@ func (k *kernel) respondTo(q request.Request) {
 		a.Payload = fmt.Appendf(nil, `{"completed":%d,"total":9}`, k.one(10))
 	case a.Action == request.ActDecide:
 		a.Payload = []byte(pickOf(k, `{"choice":"yes"}`, `{"choice":"yes"}`, `{"choice":"no","text":"shorter"}`))
-	case q.Kind == run.Checkpoint && q.Node == "check" && k.odds(60):
+	case q.Kind == run.Checkpoint && k.plan(q.Run) == "flow":
 		a.Payload = []byte(pickOf(k, `"fine"`, `"again"`))
 	case q.Kind == run.Assistant:
 		a.Payload = []byte(`"a text"`)
@@ -172,6 +177,31 @@ func (k *kernel) respondTo(q request.Request) {
 	}
 	k.acts = append(k.acts, c)
 	do[store.Response](k, c)
+}
+
+// awaited does what a parked run waits for, and reports whether it waits.
+func (k *kernel) awaited(l launch.Launch) bool {
+	wall, _ := k.memory.clock.Now()
+	for _, r := range k.before.Runs {
+		if r.ID == l.ID && r.Due != 0 {
+			k.advance(max(0, r.Due.Sub(wall)))
+			do[int](k, store.Lapse{})
+			return true
+		}
+	}
+	for _, q := range k.before.Requests {
+		if q.Run != l.ID || q.State != request.Pending {
+			continue
+		}
+		if q.Deadline != 0 && k.odds(25) {
+			k.advance(max(0, q.Deadline.Sub(wall)))
+			do[int](k, store.Lapse{})
+		} else {
+			k.respondTo(q)
+		}
+		return true
+	}
+	return false
 }
 
 func (k *kernel) sessionOf(key launch.SessionKey) int {
@@ -211,7 +241,7 @@ func (k *kernel) reply() *store.Reply {
 	if k.odds(20) {
 		return nil
 	}
-	r := &store.Reply{PromptEntry: fmt.Sprintf("p%d", k.n), ReplyEntry: fmt.Sprintf("r%d", k.n), Text: pickOf(k, "a text", "a text", ""), Usable: k.odds(75)}
+	r := &store.Reply{PromptEntry: fmt.Sprintf("p%d", k.n), ReplyEntry: fmt.Sprintf("r%d", k.n), Text: pickOf(k, "a text", "a text", ""), Usable: k.odds(60)}
 	if k.odds(3) {
 		r.Text = "\xff"
 	}

@@ -20,7 +20,7 @@ import (
 // engineRows checks the runs against their plans after every commit, and what
 // has to be gone.
 func engineRows(k *kernel, a store.All) error {
-	errs := []error{nothingLeft(a)}
+	errs := []error{nothingLeft(a), nothingDue(a)}
 	of := map[launch.RunID][]run.Step{}
 	for _, s := range a.Steps {
 		of[s.Run] = append(of[s.Run], s)
@@ -107,6 +107,32 @@ func nothingLeft(a store.All) error {
 	return nil
 }
 
+// nothingDue: whatever the model has to be told again of a request, or a person
+// has to look at, was queued or parked in the transaction that made it due.
+func nothingDue(a store.All) error {
+	launches, open := byRun(a.Launches), map[string]bool{}
+	for _, s := range a.Sessions {
+		open[s.Open] = true
+	}
+	for _, q := range a.Requests {
+		l := launches[q.Run]
+		if l.Mode == launch.Headless || l.State.Terminal() {
+			continue
+		}
+		s := request.Situation{Held: l.Paused || l.Park == launch.ParkPaused || l.Park == launch.ParkAttention}
+		for i := range a.Messages {
+			if m := &a.Messages[i]; m.Request == q.ID {
+				s.Unsent = s.Unsent || m.State == session.Pending || m.State == session.Blocked
+				s.Open = s.Open || open[m.ID]
+			}
+		}
+		if due := q.Next(s); due != request.Nothing {
+			return fmt.Errorf("NothingDue: %s of run %s (latest turn %s): %d is due and nobody does it", q.ID, q.Run, q.Latest, due)
+		}
+	}
+	return nil
+}
+
 // engineChanges checks what may change in one commit.
 func engineChanges(before, after store.All) error {
 	var errs []error
@@ -187,4 +213,46 @@ func rejectedKeeps(before, after store.All) error {
 		}
 	}
 	return nil
+}
+
+// note counts what a command led to.
+func (k *kernel) note(answer any, events []store.Event, after store.All) {
+	note := func(is bool, what string) {
+		if is {
+			k.seen[what]++
+		}
+	}
+	for _, e := range events {
+		k.seen[e.Kind]++
+	}
+	switch a := answer.(type) {
+	case store.Response:
+		note(true, "outcome "+a.Outcome.String())
+	case store.Sampled:
+		note(a.TimedOut, "timed out in its turn")
+	case store.Resolved:
+		note(a.Changed, "resolved by a person")
+	}
+	was := map[string]request.Request{}
+	for _, q := range k.before.Requests {
+		was[q.ID] = q
+	}
+	for _, q := range after.Requests {
+		old := was[q.ID]
+		note(q.State == request.Accepted && old.State != q.State, q.Kind.String()+" by "+q.ByAction.String())
+		note(q.Why != "" && old.Why == "", string(q.Why))
+		note(q.Reminders > old.Reminders, "reminded")
+		note(q.Resumed > old.Resumed, "resumed")
+	}
+	note(len(after.Spent) > len(k.before.Spent), "interval")
+	if n := len(after.Launches); n > len(k.before.Launches) {
+		for _, l := range after.Launches {
+			note(l.Parent != "" && byRun(k.before.Launches)[l.ID] == nil, "restarted")
+		}
+	}
+	if n := len(after.Messages); n > len(k.before.Messages) {
+		for i := range after.Messages {
+			note(after.Messages[i].Kind == session.Notification, "notified")
+		}
+	}
 }

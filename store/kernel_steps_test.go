@@ -115,9 +115,9 @@ func (k *kernel) pump(s int) {
 		k.connect(s)
 	case b.opens != "":
 		k.begin(s, b.opens)
-	case row.Open != "" && k.odds(40) && k.loseIn(row): // its host is lost in its own turn
-	case b.turn != "" && k.odds(55) && k.inTurn(s): // the model answers what its turn asks
-	case b.turn != "" && k.odds(35):
+	case row.Open != "" && k.odds(15) && k.loseIn(row): // its host is lost in its own turn
+	case b.turn != "" && k.odds(40) && k.inTurn(s): // the model answers what its turn asks
+	case b.turn != "" && k.odds(20):
 		k.startIn(s, launch.Model)
 	case b.turn != "":
 		k.settle(s)

@@ -24,11 +24,14 @@ func (k *kernel) work() {
 
 func (k *kernel) workOn(l launch.Launch) {
 	if (l.Paused || l.Park == launch.ParkPaused || l.Park == launch.ParkAttention) && k.odds(70) {
-		if k.odds(60) {
+		if k.odds(80) {
 			do[launch.State](k, store.Resume{Run: l.ID})
 		} else {
 			do[store.Cancellation](k, store.Cancel{Run: l.ID, Actor: pickOf(k, launch.Person, launch.Model, launch.Host), Session: l.Session})
 		}
+		return
+	}
+	if l.Park == launch.ParkWaiting && k.odds(75) && k.awaited(l) {
 		return
 	}
 	h := k.claimOf(l.ID)
@@ -39,7 +42,7 @@ func (k *kernel) workOn(l launch.Launch) {
 		k.claim(l, false)
 		return
 	}
-	switch what := pickOf(k, "go on", "go on", "go on", "go on", "renew", "release", "lose", "lose", "receipt"); {
+	switch what := pickOf(k, "go on", "go on", "go on", "go on", "go on", "go on", "go on", "go on", "renew", "release", "lose", "receipt"); {
 	case what == "renew":
 		do[store.Renewed](k, store.Renew{Run: h.run, Authority: h.auth, Lease: launch.DefaultLease})
 	case what == "release":
@@ -80,7 +83,7 @@ func (k *kernel) claimOf(id launch.RunID) *held {
 
 func (k *kernel) claim(l launch.Launch, lost bool) {
 	c := store.Claim{Run: l.ID, Runner: pickOf(k, "A", "A", "B"), Token: k.token(), Lease: launch.DefaultLease, Digest: digestNamed("d1"),
-		Source: l.Source, Capacity: 3, Begin: k.odds(60), Lost: lost, Generation: l.Generation}
+		Source: l.Source, Capacity: 3, Begin: k.odds(75), Lost: lost, Generation: l.Generation}
 	for i := range kernelSessions {
 		if host := k.sessionRow(i).Host; l.Session == kernelSessions[i] && host != "" && k.odds(90) {
 			c.Runner = host
@@ -99,7 +102,12 @@ func (k *kernel) claim(l launch.Launch, lost bool) {
 
 // plan is fixed for a run.
 func (k *kernel) plan(id launch.RunID) string {
-	names := []string{"one", "two", "pay", "put", "ask", "loop", "flow", "flow", "flow", "flow", "talk", "talk", "gate", "gate", "gate"}
+	names := []string{"one", "two", "pay", "put", "ask", "loop", "gate", "gate", "gate", "poll", "poll", "poll"}
+	for i := range k.before.Launches {
+		if l := &k.before.Launches[i]; l.ID == id && l.Session != "" {
+			names = append(names, "flow", "flow", "flow", "flow", "flow", "talk", "talk", "talk", "talk", "talk", "talk")
+		}
+	}
 	return names[int(launch.DigestOf([]byte(id))[0])%len(names)]
 }
 
