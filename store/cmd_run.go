@@ -445,6 +445,8 @@ func (c Propose) run(x *tx) (Next, error) {
 		return x.verdict(l, r, c.Plan, &c)
 	case c.Ask != nil:
 		return x.open(l, r, c.Plan, n, &c)
+	case n.Kind.Asks() && (r.Asked || c.Outcome == run.OK):
+		return Next{}, launch.Refuse(launch.ErrNotAllowed, "node %s asks; only the answer to its request settles it", c.Node)
 	}
 	receipt := false
 	if n.Kind == run.Action {

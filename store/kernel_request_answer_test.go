@@ -148,13 +148,13 @@ func TestRejectedAnswers(t *testing.T) {
 		says    string
 		why     string
 	}{
-		{run.Agent, `{"n":"SECRET-1"}`, "output.n must be integer", "names the place, never the value"},
-		{run.Agent, `{}`, "output needs member n", "a member is missing"},
+		{run.Agent, `{"n":"SECRET-1"}`, "output.n must be of type integer", "names the place, never the value"},
+		{run.Agent, `{}`, "output needs the member n", "a member is missing"},
 		{run.Agent, `{"n":1,"SECRET-2":2}`, "has a member that its form does not have", "names no member that is not of the form"},
-		{run.Checkpoint, `7`, "output must be object", "of another type"},
+		{run.Checkpoint, `7`, "output must be of type object", "of another type"},
 		{run.Decision, `{"choice":"SECRET-3"}`, `choice must be one of ["approve" "reject"]`, "a closed set"},
-		{run.Decision, `{"choice":"approve","text":"SECRET-4"}`, "choice approve takes no text", "texts are declared by choice"},
-		{run.Assistant, `{"n":1}`, "output must be string", "a response is text"},
+		{run.Decision, `{"choice":"approve","text":"SECRET-4"}`, "choice approve takes a text of at most 0 characters", "texts are declared by choice"},
+		{run.Assistant, `{"n":1}`, "output must be of type string", "a response is text"},
 	} {
 		t.Run(c.kind.String()+" "+c.why, func(t *testing.T) {
 			r := asking(t, askPlan(c.kind))

@@ -45,7 +45,7 @@ func TestPersonDeadlineAndCancel(t *testing.T) {
 							want := map[int]launch.Kind{deadline: launch.ErrExpired, cancel: launch.ErrEnded}[first]
 							if first == deadline && declared {
 								want = launch.ErrAlreadyDecided
-								if got.Refused == nil || !strings.Contains(got.Refused.Error(), "timeout") {
+								if got.Refused == nil || !strings.Contains(got.Refused.Error(), "default of its deadline") {
 									t.Errorf("the person is not told of the declared answer: %v", got.Refused)
 								}
 							}
@@ -327,7 +327,7 @@ func TestDecisions(t *testing.T) {
 	}
 	for _, actor := range []launch.Actor{launch.Worker, launch.Timer, launch.Host} {
 		act.Actor = actor
-		if got := mine.respond(act); got.Outcome != request.Conflict || !errors.Is(got.Refused, launch.ErrConflict) {
+		if got := mine.respond(act); got.Outcome != request.Conflict || !errors.Is(got.Refused, launch.ErrNotAllowed) {
 			t.Errorf("the %s with the person's key: %+v", actor, got)
 		}
 	}

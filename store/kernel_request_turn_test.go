@@ -78,7 +78,7 @@ func TestReminders(t *testing.T) {
 		r.end(r.session, session.Completed)
 		r.waits("chat changes nothing", "reminder")
 		m := r.deliver(r.session)
-		if want := "The last answer was refused: output.n must be integer"; k == run.Agent && !strings.Contains(string(m.Body), want) {
+		if want := "The last answer was rejected: output.n must be of type integer"; k == run.Agent && !strings.Contains(string(m.Body), want) {
 			t.Errorf("the reminder does not tell of the rejection: %s", m.Body)
 		}
 		if !strings.Contains(string(m.Body), r.id()) {

@@ -26,11 +26,13 @@ func (k *kernel) step() {
 	switch weight := k.one(100); {
 	case weight < 6:
 		k.start()
-	case weight < 60:
+	case weight < 54:
 		k.pump(k.one(2))
-	case weight < 80:
+	case weight < 70:
 		k.work()
-	case weight < 86:
+	case weight < 82:
+		k.ask()
+	case weight < 87:
 		k.person()
 	case weight < 95:
 		k.disturb(k.one(2))
@@ -92,7 +94,11 @@ func (k *kernel) sessionRow(s int) session.Session {
 }
 
 func (k *kernel) see(s int, saw session.Command) (store.Seen, error) {
-	return do[store.Seen](k, store.Observe{Session: kernelSessions[s], Saw: saw})
+	c := store.Observe{Session: kernelSessions[s], Saw: saw}
+	if _, settled := saw.(session.TurnSettled); settled {
+		c.Reply = k.reply()
+	}
+	return do[store.Seen](k, c)
 }
 
 // pump does the next thing that a well-behaved bridge and coordinator do.
@@ -109,8 +115,9 @@ func (k *kernel) pump(s int) {
 		k.connect(s)
 	case b.opens != "":
 		k.begin(s, b.opens)
-	case row.Open != "" && k.odds(40) && k.loseIn(row): // its host is lost in its own turn
-	case b.turn != "" && k.odds(35):
+	case row.Open != "" && k.odds(15) && k.loseIn(row): // its host is lost in its own turn
+	case b.turn != "" && k.odds(40) && k.inTurn(s): // the model answers what its turn asks
+	case b.turn != "" && k.odds(20):
 		k.startIn(s, launch.Model)
 	case b.turn != "":
 		k.settle(s)
@@ -225,7 +232,7 @@ func (k *kernel) answer(s int, at attempt, v session.Verdict) {
 // disturb is what goes wrong around a session.
 func (k *kernel) disturb(s int) {
 	b := &k.bridges[s]
-	switch pickOf(k, "input", "chat", "disconnect", "takeover", "rewind", "rewind", "rewind", "back", "back", "late answer", "lie", "reopen", "prompt", "shutdown", "repeat", "abandon") {
+	switch pickOf(k, "input", "chat", "disconnect", "takeover", "rewind", "rewind", "rewind", "back", "back", "late answer", "lie", "reopen", "shutdown", "repeat", "abandon") {
 	case "input":
 		k.see(s, session.Input{Epoch: k.epoch(s)})
 	case "chat":
@@ -268,12 +275,6 @@ func (k *kernel) disturb(s int) {
 		}
 	case "abandon":
 		do[struct{}](k, store.Abandon{Session: kernelSessions[s]})
-	case "prompt":
-		for _, l := range k.before.Launches {
-			if l.Session == kernelSessions[s] && l.HasRecord() && l.State.Live() {
-				do[struct{}](k, store.Prompt{Run: l.ID, Text: fmt.Sprint(k.n)})
-			}
-		}
 	case "repeat":
 		for _, m := range k.before.Messages {
 			if m.Turn.ID != "" && k.odds(50) {

@@ -29,8 +29,8 @@ func (tr *trace) init() {
 
 // check checks one accepted command: what the tables held before and after, and
 // its events.
-func (tr *trace) check(k *kernel, c any, before, after store.All, events []store.Event) error {
-	var errs []error
+func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events []store.Event) error {
+	errs := []error{engineChanges(before, after), engineRows(k, after), refusedKeeps(answer, before, after)}
 	bad := func(name, format string, v ...any) { errs = append(errs, fmt.Errorf(name+": "+format, v...)) }
 	wall, _ := k.memory.clock.Now()
 	was, is := byRun(before.Launches), byRun(after.Launches)

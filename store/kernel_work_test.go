@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -25,11 +24,14 @@ func (k *kernel) work() {
 
 func (k *kernel) workOn(l launch.Launch) {
 	if (l.Paused || l.Park == launch.ParkPaused || l.Park == launch.ParkAttention) && k.odds(70) {
-		if k.odds(60) {
+		if k.odds(80) {
 			do[launch.State](k, store.Resume{Run: l.ID})
 		} else {
 			do[store.Cancellation](k, store.Cancel{Run: l.ID, Actor: pickOf(k, launch.Person, launch.Model, launch.Host), Session: l.Session})
 		}
+		return
+	}
+	if l.Park == launch.ParkWaiting && k.odds(75) && k.awaited(l) {
 		return
 	}
 	h := k.claimOf(l.ID)
@@ -40,17 +42,13 @@ func (k *kernel) workOn(l launch.Launch) {
 		k.claim(l, false)
 		return
 	}
-	if l.State == launch.Running && l.Session != "" && k.odds(15) {
-		do[struct{}](k, store.Prompt{Run: l.ID, Text: fmt.Sprint(k.n)})
-		return
-	}
-	switch what := pickOf(k, "go on", "go on", "go on", "go on", "renew", "release", "lose", "lose", "receipt"); {
+	switch what := pickOf(k, "go on", "go on", "go on", "go on", "go on", "go on", "go on", "go on", "renew", "release", "lose", "receipt"); {
 	case what == "renew":
 		do[store.Renewed](k, store.Renew{Run: h.run, Authority: h.auth, Lease: launch.DefaultLease})
 	case what == "release":
 		do[launch.State](k, store.Release{Run: h.run, Authority: h.auth})
 	case what == "receipt":
-		do[bool](k, store.Receipt{Run: h.run, Token: h.auth.Token, Node: h.next.Node, Visit: h.next.Visit, Applied: k.odds(50)})
+		do[bool](k, store.Receipt{Run: h.run, Token: h.auth.Token, Node: h.next.Node, Visit: h.next.Visit, Retry: h.next.Retry, Applied: k.odds(50)})
 	case what == "lose":
 		k.lose(l)
 	case l.State == launch.Starting && k.odds(40):
@@ -85,7 +83,7 @@ func (k *kernel) claimOf(id launch.RunID) *held {
 
 func (k *kernel) claim(l launch.Launch, lost bool) {
 	c := store.Claim{Run: l.ID, Runner: pickOf(k, "A", "A", "B"), Token: k.token(), Lease: launch.DefaultLease, Digest: digestNamed("d1"),
-		Source: l.Source, Capacity: 3, Begin: k.odds(60), Lost: lost, Generation: l.Generation}
+		Source: l.Source, Capacity: 3, Begin: k.odds(75), Lost: lost, Generation: l.Generation}
 	for i := range kernelSessions {
 		if host := k.sessionRow(i).Host; l.Session == kernelSessions[i] && host != "" && k.odds(90) {
 			c.Runner = host
@@ -104,12 +102,32 @@ func (k *kernel) claim(l launch.Launch, lost bool) {
 
 // plan is fixed for a run.
 func (k *kernel) plan(id launch.RunID) string {
-	names := []string{"one", "two", "pay", "put", "ask", "loop"}
+	names := []string{"one", "two", "pay", "put", "ask", "loop", "gate", "gate", "gate", "poll", "poll", "poll"}
+	for i := range k.before.Launches {
+		if l := &k.before.Launches[i]; l.ID == id && l.Session != "" {
+			names = append(names, "flow", "flow", "flow", "flow", "flow", "talk", "talk", "talk", "talk", "talk", "talk")
+		}
+	}
 	return names[int(launch.DigestOf([]byte(id))[0])%len(names)]
 }
 
 func (k *kernel) propose(h *held) {
 	c := store.Propose{Run: h.run, Authority: h.auth, Plan: graphs[h.plan], Node: h.next.Node, Visit: h.next.Visit, Attempt: h.next.Attempt, Outcome: run.OK, Output: []byte("1")}
+	n := c.Plan.Node(c.Node)
+	switch {
+	case n == nil:
+	case n.Kind.Asks() && k.odds(85):
+		k.asks(h, n, &c)
+		k.take(h, c)
+		return
+	case h.next.Reserve && k.odds(85):
+		k.reserve(h)
+		return
+	case n.Choices != nil:
+		c.Output = []byte(`"` + n.Choices[k.one(len(n.Choices))] + `"`)
+	case n.Kind == run.Notify:
+		c.Output, c.Notice = []byte(`"hello"`), pickOf(k, "hello", "hello", "")
+	}
 	switch pickOf(k, "ok", "ok", "ok", "failed", "timed_out", "cancelled", "unknown", "observed", "wrong") {
 	case "failed":
 		c.Outcome, c.Output, c.Failure = run.Failed, nil, launch.NewSafeError(launch.CodeNodeFailed, "")
@@ -125,6 +143,11 @@ func (k *kernel) propose(h *held) {
 	case "wrong":
 		c.Attempt++
 	}
+	k.take(h, c)
+}
+
+// take proposes, and goes on as the answer says.
+func (k *kernel) take(h *held, c store.Propose) {
 	if n, err := do[store.Next](k, c); err == nil && !n.Ended && !n.Parked {
 		h.next = n
 	}

@@ -40,12 +40,21 @@ type Stored struct {
 	Record
 }
 
+// Setting is one revision of a run's settings.
+type Setting struct {
+	Run      launch.RunID
+	Revision uint32
+	Value    string
+}
+
 // All is the content of every table that has rules of its own.
 type All struct {
 	Launches []launch.Launch
 	Runs     []run.Run
 	Steps    []run.Step
 	Effects  []effect.Effect
+	Receipts []request.Receipt
+	Settings []Setting
 	Intents  []intents.Intent
 	Sessions []session.Session
 	Messages []session.Message
@@ -80,6 +89,13 @@ func ReadAll(rows Rows) (a All, err error) {
 	read(&s, func() { x := s.Step; x.Run = name(x.Run); a.Steps = append(a.Steps, x); s = stepRow{} })
 	var e effectRow
 	read(&e, func() { x := e.Effect; x.Key.Run = name(x.Key.Run); a.Effects = append(a.Effects, x); e = effectRow{} })
+	var rc receiptRow
+	read(&rc, func() { a.Receipts = append(a.Receipts, rc.Receipt); rc = receiptRow{} })
+	var st settingsRow
+	read(&st, func() {
+		a.Settings = append(a.Settings, Setting{name(st.Run), st.Revision, string(st.Value)})
+		st = settingsRow{}
+	})
 	var i intentRow
 	read(&i, func() { a.Intents = append(a.Intents, i.Intent) })
 	var se sessionRow

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/enginetest"
 	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
@@ -113,44 +114,17 @@ func sessionInvariants(a store.All, launches map[launch.RunID]*launch.Launch) er
 	return errors.Join(errs...)
 }
 
-// requestInvariants checks the requests against their runs: at most one of a
-// run is open, that of its current attempt; a candidate is checked under a claim,
-// or that is due, or a person holds it; active intervals are disjoint.
+// requestInvariants checks runs, requests and effects against each other; and a
+// candidate is checked under a claim, or that is due, or a person holds it.
 func requestInvariants(a store.All, launches map[launch.RunID]*launch.Launch) error {
-	var errs []error
-	bad := func(format string, v ...any) { errs = append(errs, fmt.Errorf(format, v...)) }
-	runs := map[launch.RunID]*run.Run{}
-	for i := range a.Runs {
-		runs[a.Runs[i].ID] = &a.Runs[i]
-	}
-	used := map[launch.Digest]string{}
+	errs := []error{enginetest.OneResult(a.Steps), enginetest.OneOpen(a.Runs, a.Requests), enginetest.Answered(a.Requests, a.Receipts),
+		enginetest.IntervalsDisjoint(a.Runs, a.Steps, a.Spent), enginetest.KeyUnique(a.Effects), enginetest.ApprovalUsedOnce(a.Requests, a.Effects)}
 	for _, q := range a.Requests {
-		errs = append(errs, request.Check(q))
-		r, l := runs[q.Run], launches[q.Run]
-		if q.UsedBy != (launch.Digest{}) {
-			if used[q.UsedBy] != "" {
-				bad("ApprovalOnce: %s and %s approve one effect", used[q.UsedBy], q.ID)
-			}
-			used[q.UsedBy] = q.ID
+		errs = append(errs, request.Check(q), enginetest.ByMatrix(q))
+		l := launches[q.Run]
+		if q.State == request.Validating && l != nil && !l.State.Claimed() && l.Ready == 0 && !l.Paused && l.Park != launch.ParkAttention {
+			errs = append(errs, fmt.Errorf("ValidatingGoesOn: %s is validating and nobody will go on", q.ID))
 		}
-		switch {
-		case r == nil:
-			bad("RequestOfRun: %s belongs to no run", q.ID)
-		case q.State.Over():
-		case !r.Asked || q.ID != request.ID(r.ID, r.Node, r.Visit, r.Attempt):
-			bad("RequestIsCurrent: %s is open and its run is at %s, visit %d, attempt %d", q.ID, r.Node, r.Visit, r.Attempt)
-		case l.State.Terminal():
-			bad("RequestEnds: %s is open and its run is %s", q.ID, l.State)
-		case q.State == request.Validating && !l.State.Claimed() && l.Ready == 0 && !l.Paused && l.Park != launch.ParkAttention:
-			bad("ValidatingGoesOn: %s is validating and nobody will go on", q.ID)
-		}
-	}
-	ended := map[launch.RunID]launch.Time{}
-	for _, iv := range a.Spent {
-		if iv.Opened < ended[iv.Run] && iv.Closed >= iv.Opened || iv.Spent < 0 {
-			bad("IntervalsDisjoint: interval %d of run %s begins before the last one ended", iv.N, iv.Run)
-		}
-		ended[iv.Run] = iv.Closed
 	}
 	return errors.Join(errs...)
 }

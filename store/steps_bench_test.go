@@ -162,7 +162,7 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-var askPlan = &run.Plan{MaxSteps: 9, Start: "ask", Nodes: []run.Node{{Path: "ask", Kind: run.Decision, Choices: []string{"yes", "no"},
+var parkedPlan = &run.Plan{MaxSteps: 9, Start: "ask", Nodes: []run.Node{{Path: "ask", Kind: run.Decision, Choices: []string{"yes", "no"},
 	Ask: &run.Ask{Form: []byte(`{}`), Expires: time.Hour, Default: []byte(`"no"`)}}}}
 
 // Runs that wait for a request hold no slot, no goroutine and no timer, whatever
@@ -180,12 +180,12 @@ func TestParkedRunsCostNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		claimed, err := store.Do(bg, s, store.Claim{Run: id, Runner: "bench", Token: launch.Digest{2}, Lease: launch.DefaultLease,
-			Digest: launch.Digest{1}, Source: "bench", Plan: askPlan, Capacity: 1, Begin: true})
+			Digest: launch.Digest{1}, Source: "bench", Plan: parkedPlan, Capacity: 1, Begin: true})
 		if err != nil {
 			t.Fatalf("run %d finds no slot: %v", i, err)
 		}
 		if _, err := store.Do(bg, s, store.Propose{Run: id, Authority: launch.Authority{Runner: "bench", Token: launch.Digest{2}, Generation: claimed.Generation},
-			Plan: askPlan, Node: "ask", Visit: 1, Attempt: 1, Ask: &store.Ask{Title: "go?", Task: "go?"}}); err != nil {
+			Plan: parkedPlan, Node: "ask", Visit: 1, Attempt: 1, Ask: &store.Ask{Title: "go?", Task: "go?"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,8 +31,8 @@ func Check(r Run) error {
 
 // CheckWalk reports whether the steps of a run, in the order in which they were
 // settled, walk the plan and lead to the row: it is the trace invariant
-// "run/walk". It implies one result for each attempt and at most one accepted
-// output for each visit.
+// "run/walk". It implies one result for each attempt, at most one accepted
+// output for each visit, and no more retries of a visit than are declared.
 func CheckWalk(p *Plan, r Run, steps []Step) error {
 	bad := func(i int, what string) error {
 		return r.refuse(launch.ErrInternal, "run/walk: step %d: %s", i+1, what)
@@ -42,6 +42,7 @@ func CheckWalk(p *Plan, r Run, steps []Step) error {
 	}
 	visits := map[string]uint32{p.Start: 1}
 	node := p.Start
+	var retry, attempt uint32 // of the visit, so far
 	for i, s := range steps {
 		n := p.Node(node)
 		switch {
@@ -49,13 +50,18 @@ func CheckWalk(p *Plan, r Run, steps []Step) error {
 			return bad(i, "is of another run")
 		case n == nil:
 			return bad(i, "follows the end of the walk")
-		case s.Node != node || s.Visit != visits[node] || s.Attempt == 0:
-			return bad(i, "is not at the node and visit that follow")
+		case s.Node != node || s.Visit != visits[node] || s.Attempt <= attempt:
+			return bad(i, "is not at the node, visit and attempt that follow")
 		}
 		c := Settle{Outcome: s.Outcome, Output: s.Output, Failure: s.Failure}
 		if err := c.check(n); err != nil {
 			return bad(i, err.Error())
 		}
+		if n.retries(s.Outcome, retry) && uint32(i+1) < p.MaxSteps {
+			retry, attempt = retry+1, s.Attempt
+			continue
+		}
+		retry, attempt = 0, 0
 		if node = p.Route(node, s.Outcome, s.Output); node != "" {
 			visits[node]++
 		}
@@ -66,6 +72,8 @@ func CheckWalk(p *Plan, r Run, steps []Step) error {
 			return bad(n-1, "the walk is over and the run is not")
 		}
 		node, visit = steps[n-1].Node, steps[n-1].Visit
+	} else if r.Retry != retry || r.Attempt <= attempt {
+		return bad(len(steps)-1, "the row counts other retries, or is at an attempt that was settled")
 	}
 	if r.Node != node || r.Visit != visit {
 		return bad(len(steps)-1, "the row is not where the walk leads")

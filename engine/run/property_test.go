@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -19,6 +20,11 @@ func drawPlan(t *rapid.T) Plan {
 		node := Node{Path: fmt.Sprintf("n%d", i), Kind: Compute}
 		if rapid.Bool().Draw(t, "action") {
 			node.Kind, node.Policy = Action, Repeatable
+		}
+		if rapid.IntRange(0, 2).Draw(t, "retries") == 0 {
+			node.Retry = &Retry{Max: uint32(rapid.IntRange(1, 2).Draw(t, "max")),
+				Backoff: rapid.SampledFrom([]time.Duration{0, 3}).Draw(t, "backoff"),
+				On:      rapid.SampledFrom([][]Outcome{{Failed}, {TimedOut}, {Failed, TimedOut}}).Draw(t, "retry on")}
 		}
 		switch On(rapid.IntRange(0, 3).Draw(t, "on")) {
 		case Plain:
@@ -178,6 +184,9 @@ func TestRandomRuns(t *testing.T) {
 				bad[len(bad)-1].Visit++
 				if CheckWalk(&p, r, bad) == nil {
 					t.Fatal("a walk with a wrong visit passes")
+				}
+				if CheckWalk(&p, r, append(steps[:len(steps):len(steps)], steps[len(steps)-1])) == nil {
+					t.Fatal("a walk with a second result of an attempt passes")
 				}
 				if CheckWalk(&p, r, steps[1:]) == nil {
 					t.Fatal("a walk without its first step passes")
