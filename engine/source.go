@@ -7,25 +7,31 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// Source is a typed value that a node reads: the workflow's input, a node, or
-// what [Both] and [Maybe] make of them.
+// Source is a typed value that a node reads: the workflow's input or settings, a
+// node, or what [Both] and [Maybe] make of them.
 type Source[T any] interface {
 	parts() []part
 	read(ctx context.Context, x *execution) (T, error)
 }
 
-// part is one thing that a source reads: the input, or a node's output.
+// part is one thing that a source reads: the input, a node's output, or else the
+// settings.
 type part struct {
-	g     *graph
-	n     *node // nil for the input
-	maybe bool
+	g            *graph
+	n            *node
+	input, maybe bool
 }
 
 type input[In any] struct{ g *graph }
 
-func (s input[In]) parts() []part { return []part{{g: s.g}} }
+func (s input[In]) parts() []part { return []part{{g: s.g, input: true}} }
 
-func (s input[In]) read(_ context.Context, x *execution) (v In, err error) {
+func (s input[In]) read(ctx context.Context, x *execution) (v In, err error) {
+	if x.input != nil {
+		in, err := x.input(ctx)
+		v, _ = in.(In)
+		return v, err
+	}
 	if json.Unmarshal(x.job.Input, &v) != nil {
 		return v, launch.Refuse(launch.ErrInternal, "the stored input does not decode as the input of workflow %s", x.wf.name)
 	}
@@ -48,18 +54,18 @@ func (h Node[T]) parts() []part {
 func (h Node[T]) read(ctx context.Context, x *execution) (T, error) {
 	v, ok, err := h.latest(ctx, x)
 	if err == nil && !ok {
-		err = launch.Refuse(launch.ErrInternal, "the host has no accepted output of node %s, which the plan promises", h.n.name)
+		err = launch.Refuse(launch.ErrInternal, "the host has no accepted output of node %s, which the plan promises", x.prefix+h.n.plan.Path)
 	}
 	return v, err
 }
 
 func (h Node[T]) latest(ctx context.Context, x *execution) (v T, ok bool, err error) {
-	raw, ok, err := x.host.Output(ctx, h.n.name)
+	raw, ok, err := x.host.Output(ctx, x.prefix+h.n.plan.Path)
 	if err != nil || !ok {
 		return v, false, err
 	}
 	if json.Unmarshal(raw, &v) != nil {
-		return v, false, launch.Refuse(launch.ErrInternal, "the stored output of node %s does not decode as its declared type", h.n.name)
+		return v, false, launch.Refuse(launch.ErrInternal, "the stored output of node %s does not decode as its declared type", x.prefix+h.n.plan.Path)
 	}
 	return v, true, nil
 }

@@ -41,6 +41,7 @@ type Node struct {
 	Path   string `json:"path"`
 	Kind   Kind   `json:"kind"`
 	Policy Policy `json:"policy,omitempty"` // of an action
+	Shell  bool   `json:"shell,omitempty"`  // of an action: it runs a command
 	// Choices is the closed set of outputs, in the author's order; nil means
 	// any output.
 	Choices []string `json:"choices,omitempty"`

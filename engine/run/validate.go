@@ -10,8 +10,8 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// Validate reports everything that is wrong with a plan (rules run/graph and
-// run/reads), joined; each error is a [launch.Refusal] of kind
+// Validate reports everything that is wrong with a plan (rules run/graph,
+// run/reads and what its nodes declare), joined; each error is a [launch.Refusal] of kind
 // [launch.ErrInvalid] that names the node. A plan that passes never routes to
 // an unknown node and never reads an output that does not exist.
 func (p Plan) Validate() error {
@@ -24,6 +24,8 @@ func (p Plan) Validate() error {
 		return errors.Join(v.errs...)
 	}
 	v.nodes()
+	v.approvals()
+	v.settings()
 	v.edges()
 	if len(v.errs) == 0 { // the analyses need a graph
 		v.reachable()
@@ -64,6 +66,7 @@ func (v *validator) nodes() {
 			v.fail(n.Path, "only an action has an effect policy")
 		}
 		v.choices(n)
+		v.declared(n)
 	}
 	if _, ok := v.index[v.p.Start]; !ok {
 		v.errs = append(v.errs, launch.Refuse(launch.ErrInvalid, "the start node is not one of the plan's nodes"))
