@@ -377,7 +377,7 @@ func TestRestart(t *testing.T) {
 func TestLiveSettings(t *testing.T) {
 	plan := then(askPlan(run.Agent), run.Node{Path: "after", Kind: run.Compute})
 	plan.Settings = &run.Settings{Defaults: []byte(`{"deep":{"a":1,"b":2},"n":1}`), Model: []string{"deep.a"}, Form: []byte(
-		`{"type":"object","additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"deep":{"type":"object"}}}`)}
+		`{"type":"object","additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"deep":{"type":"object","additionalProperties":{}}}}`)}
 	r := asking(t, plan)
 	change := func(revision uint32, by launch.Actor, patch string) store.Configure {
 		c := store.Configure{Run: r.run, Plan: plan, Digest: digestNamed("d1"), Revision: revision, Patch: []byte(patch), Actor: by}

@@ -18,7 +18,20 @@
 //     be settled, so an old attempt cannot answer for its replacement.
 //   - run/visit: a visit is the n-th time a node is entered, an attempt the n-th
 //     execution of that visit. Interruption starts a new attempt of the same
-//     visit.
+//     visit, outside of the declared retries.
+//   - run/retry: a node may declare that an execution which ended as failed or
+//     timed_out is tried again in the same visit, a bounded number of times. The
+//     retry is a new attempt; its backoff doubles, up to [MaxBackoff], and the run
+//     waits for it without a worker. The last outcome is routed.
+//   - run/wait: a node that asks opens one request in an attempt and waits for
+//     it. The attempt keeps its request over interruption and pause; it is settled
+//     only by what becomes of the request, or of its budget.
+//   - run/active: an attempt spends its budget only in recorded intervals, which
+//     are open while its code or a turn of its request runs. They are measured on
+//     a monotonic clock; an interval whose process is lost ends at its last
+//     sample. Start times never change.
+//   - run/settings: settings change by merge patches against their revision. An
+//     attempt sees the revision that stood when it began.
 //   - run/route: a settled node without a way on ends the run: ok as completed,
 //     failed as failed, timed_out as timed_out, cancelled as cancelled.
 //   - run/step-limit: a run settles at most MaxSteps executions; one that would
