@@ -307,8 +307,8 @@ const (
 	formText   = `{"type":"string"}`
 )
 
-// askPlan is a plan of one node that asks.
-func askPlan(k run.Kind, change ...func(*run.Node)) *run.Plan {
+// planOf is a plan of one node that asks.
+func planOf(k run.Kind, change ...func(*run.Node)) *run.Plan {
 	n := run.Node{Path: "ask", Kind: k, Ask: &run.Ask{Form: []byte(formObject)}}
 	switch k {
 	case run.Assistant:
