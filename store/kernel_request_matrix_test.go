@@ -67,7 +67,7 @@ type matrixScene struct {
 }
 
 func newScene(t *testing.T, k run.Kind, standing string) matrixScene {
-	b := newBed(t)
+	b := aloneBed(t)
 	for _, s := range kernelSessions {
 		b.connect(s)
 	}
