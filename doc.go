@@ -37,6 +37,7 @@
 // killed before its first reply reached the disk, or while a fenced second
 // process still runs a turn on the same session file; delivery after the loss
 // of process, session, file, machine or provider for good.
+// [Runtime.AbandonSession] gives up a session that will never return.
 //
 // # Errors
 //

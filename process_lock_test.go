@@ -66,6 +66,7 @@ func TestLockHeldTooLong(t *testing.T) {
 		"pause":   func(ctx context.Context) error { return rt.Pause(ctx, running.Run) },
 		"resume":  func(ctx context.Context) error { return rt.Resume(ctx, running.Run) },
 		"unblock": func(ctx context.Context) error { return rt.Unblock(ctx, file.Key(), "m") },
+		"abandon": func(ctx context.Context) error { return rt.AbandonSession(ctx, file.Key()) },
 		"connect": func(context.Context) error { return pi.Connect(bind) },
 	} {
 		err := call(ctx)

@@ -373,6 +373,15 @@ func (r *Runtime) Unblock(ctx context.Context, k launch.SessionKey, message stri
 	return err
 }
 
+// AbandonSession gives up a session that will never return: the host cancels
+// its run, and what the session is owed is withdrawn, with that reason. Should
+// it return after all, it is connected and used as any other. Errors:
+// launch.ErrInvalid, launch.ErrNotFound for a session that was never heard of.
+func (r *Runtime) AbandonSession(ctx context.Context, k launch.SessionKey) error {
+	_, err := store.Do(ctx, r.store, store.Abandon{Session: k})
+	return err
+}
+
 // Conn is a bridge's side of one connection, with the model's tool.
 type Conn struct {
 	*delivery.Conn

@@ -26,14 +26,15 @@ func calls(rt *piworkflows.Runtime, run launch.RunID, k launch.SessionKey) map[s
 			_, err := rt.Start(ctx, piworkflows.StartOptions{Workflow: "double", Input: json.RawMessage(`{"n":1}`)})
 			return err
 		},
-		"Status":     func(ctx context.Context) error { _, err := rt.Status(ctx, run); return err },
-		"Wait":       func(ctx context.Context) error { _, err := rt.Wait(ctx, run); return err },
-		"SessionRun": func(ctx context.Context) error { _, err := rt.SessionRun(ctx, k); return err },
-		"Output":     func(ctx context.Context) error { _, _, err := rt.Output(ctx, run, "twice"); return err },
-		"Cancel":     func(ctx context.Context) error { _, err := rt.Cancel(ctx, run, launch.Host); return err },
-		"Pause":      func(ctx context.Context) error { return rt.Pause(ctx, run) },
-		"Resume":     func(ctx context.Context) error { return rt.Resume(ctx, run) },
-		"Unblock":    func(ctx context.Context) error { return rt.Unblock(ctx, k, "m") },
+		"Status":         func(ctx context.Context) error { _, err := rt.Status(ctx, run); return err },
+		"Wait":           func(ctx context.Context) error { _, err := rt.Wait(ctx, run); return err },
+		"SessionRun":     func(ctx context.Context) error { _, err := rt.SessionRun(ctx, k); return err },
+		"Output":         func(ctx context.Context) error { _, _, err := rt.Output(ctx, run, "twice"); return err },
+		"Cancel":         func(ctx context.Context) error { _, err := rt.Cancel(ctx, run, launch.Host); return err },
+		"Pause":          func(ctx context.Context) error { return rt.Pause(ctx, run) },
+		"Resume":         func(ctx context.Context) error { return rt.Resume(ctx, run) },
+		"Unblock":        func(ctx context.Context) error { return rt.Unblock(ctx, k, "m") },
+		"AbandonSession": func(ctx context.Context) error { return rt.AbandonSession(ctx, k) },
 		"Connect": func(ctx context.Context) error {
 			_, err := rt.Connect(ctx, delivery.Hello{Session: k, Process: "p"}, deliverytestBridge{})
 			return err

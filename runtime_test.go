@@ -16,6 +16,7 @@ import (
 	"example.com/piworkflows/delivery"
 	"example.com/piworkflows/delivery/deliverytest"
 	"example.com/piworkflows/engine"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
 	"example.com/piworkflows/store/storetest"
@@ -285,18 +286,49 @@ func TestUnknownIds(t *testing.T) {
 		_, err := rt.SessionRun(bg, key)
 		wantKind(t, err, launch.ErrInvalid, "session key")
 		wantKind(t, rt.Unblock(bg, key, "m"), launch.ErrNotFound, "no such message")
+		wantKind(t, rt.AbandonSession(bg, key), launch.ErrInvalid, "session key")
 		_, err = rt.Connect(bg, delivery.Hello{Session: key, Process: "p"}, deliverytestBridge{})
 		wantKind(t, err, launch.ErrInvalid, "session key")
 	}
 	if err := rt.Unblock(bg, good, "message:none"); !errors.Is(err, launch.ErrNotFound) {
 		t.Errorf("an unknown message is unblocked: %v", err)
 	}
+	wantKind(t, rt.AbandonSession(bg, good), launch.ErrNotFound, "no such session")
 	_, err = rt.Connect(bg, delivery.Hello{Session: good, Process: "p"}, nil)
 	wantKind(t, err, launch.ErrInvalid, "session")
 	_, err = rt.Connect(bg, delivery.Hello{Session: good}, deliverytestBridge{})
 	wantKind(t, err, launch.ErrInvalid, "process")
 	_, err = rt.Connect(bg, delivery.Hello{Session: good, Process: "p\x00"}, deliverytestBridge{})
 	wantKind(t, err, launch.ErrInvalid, "process")
+}
+
+// A session that is given up loses its run, whose code is told, and returns, if
+// it does, to nothing owed.
+func TestAbandonSession(t *testing.T) {
+	began, gate := make(chan struct{}), make(chan struct{})
+	rt := host(t, piworkflows.Options{}, double(), gated(func() { close(began) }, gate))
+	a := connect(t, rt, "s1", nil)
+	started := a.call(`{"action":"start","workflow":"gated","input":{"n":1}}`, "k1")
+	run := runID(t, started)
+	<-began
+	a.pi.Kill()
+	if err := rt.AbandonSession(bg, a.file.Key()); err != nil {
+		t.Fatal(err)
+	}
+	v, err := rt.Wait(bg, run)
+	if err != nil || v.Status != view.Cancelled || v.Turn != "" {
+		t.Errorf("the run of an abandoned session: %+v, %v", v, err)
+	}
+	again, err := rt.Start(bg, piworkflows.StartOptions{Workflow: "double", Input: json.RawMessage(`{"n":1}`), Session: a.file.Key()})
+	if err != nil || !again.Created {
+		t.Errorf("a start after that: %+v, %v", again, err)
+	}
+	if err := rt.AbandonSession(bg, a.file.Key()); err != nil {
+		t.Errorf("given up again: %v", err)
+	}
+	if v, err := rt.Status(bg, again.Run); err != nil || v.Status != view.Cancelled {
+		t.Errorf("the second run: %+v, %v", v, err)
+	}
 }
 
 // deliverytestBridge is a bridge that nobody gets to ask.

@@ -13,7 +13,8 @@ import (
 // ToolCall is one execution of the workflow tool or command.
 type ToolCall struct {
 	// Args is the JSON object that the model wrote: action, and what the action
-	// takes. See [Runtime.Tool].
+	// takes. See [Runtime.Tool]. A person's command that names no run means the run
+	// that the session shows; the model names its run.
 	Args json.RawMessage
 	// Command is what a person wrote instead, after /workflow. It needs Person;
 	// see [Runtime.Commands].
@@ -44,7 +45,7 @@ type ToolSpec struct {
 	Parameters  json.RawMessage `json:"parameters"` // JSON schema
 	// Commands are the actions that a person can write after /workflow, with how
 	// each is written.
-	Commands []CommandSpec `json:"commands"`
+	Commands []CommandSpec `json:"commands,omitempty"`
 }
 
 // CommandSpec is one action as a person writes it.
@@ -175,7 +176,7 @@ func (c *Conn) Tool(ctx context.Context, call ToolCall) ToolResult {
 	switch {
 	case call.Command != "" && (!call.Person || call.Args != nil):
 		err = launch.Refuse(launch.ErrInvalid, "a command is a person's, and comes without arguments")
-	case call.Command != "":
+	case call.Person && call.Args == nil:
 		args, err = parseCommand(call.Command)
 	default:
 		err = canon.Decode(call.Args, launch.MaxInput+launch.MaxOptions, "arguments", &args)

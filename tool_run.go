@@ -17,7 +17,11 @@ func (c *Conn) named(ctx context.Context, call ToolCall, args *toolArgs) (err er
 	if args.RunID == "" && call.Person {
 		args.RunID, err = c.r.store.Displayed(ctx, c.Session())
 	}
-	if err == nil && args.RunID == "" {
+	switch {
+	case err != nil || args.RunID != "":
+	case call.Person:
+		err = launch.Refuse(launch.ErrNotFound, "this session has no run; start one, or name the run of another session")
+	default:
 		err = launch.Refuse(launch.ErrInvalid, "%s needs runId; status shows this session's run", args.Action)
 	}
 	return err

@@ -81,10 +81,30 @@ func plain(r piworkflows.ToolResult) map[string]string {
 func TestToolSpec(t *testing.T) {
 	rt := host(t, piworkflows.Options{}, gated(func() {}, nil), double())
 	spec := rt.Tool()
-	const parameters = `{"additionalProperties":false,"properties":{"action":{"enum":["list","start","status","cancel"],"type":"string"},` +
-		`"input":{"description":"its input; list shows the schema","type":"object"},"runId":{"description":"run to look at or cancel","type":"string"},` +
-		`"workflow":{"description":"name of the workflow to start","type":"string"}},"required":["action"],"type":"object"}`
-	if spec.Name != "workflow" || string(spec.Parameters) != parameters || !strings.HasSuffix(spec.Description, "Workflows here: double, gated.") {
+	var schema struct {
+		Properties map[string]struct {
+			Type string   `json:"type"`
+			Enum []string `json:"enum"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(spec.Parameters, &schema); err != nil {
+		t.Fatal(err)
+	}
+	model := []string{"list", "start", "status", "submit", "update", "answer", "pause", "cancel", "restart", "configure"}
+	if d := cmp.Diff(model, schema.Properties["action"].Enum); d != "" {
+		t.Errorf("actions of the model (-want +got):\n%s", d)
+	}
+	var person []string
+	for _, c := range spec.Commands {
+		person = append(person, c.Usage)
+	}
+	usages := []string{"list", "start <workflow> [input...]", "status [runId]", "answer <requestId> <output...>", "pause [runId]", "cancel [runId]",
+		"restart [runId] [revision]", "configure [runId] <settings...>", "resume [runId]", "decide <requestId> <choice> [text...]",
+		"resolve <effectId> <finding> <evidence...>"}
+	if d := cmp.Diff(usages, person); d != "" {
+		t.Errorf("commands of a person (-want +got):\n%s", d)
+	}
+	if _, ok := schema.Properties["choice"]; ok || spec.Name != "workflow" || !strings.HasSuffix(spec.Description, "Workflows here: double, gated.") {
 		t.Errorf("the tool is described as %s: %s\n%s", spec.Name, spec.Description, spec.Parameters)
 	}
 }
@@ -142,13 +162,16 @@ func TestToolAnswers(t *testing.T) {
 	want(t, "cancel of nothing", a.call(`{"action":"cancel"}`, "k0"), true,
 		"invalid input: cancel needs runId; status shows this session's run", `{"action":"cancel","error":"invalid input","retry":false}`)
 
+	want(t, "a person's cancel in a session without a run", b.person(`{"action":"cancel"}`, "k0"), true,
+		"not found: this session has no run; start one, or name the run of another session", `{"action":"cancel","error":"not found","retry":false}`)
+
 	want(t, "cancel", a.call(cancel, "k0"), false, "Run "+run+" is cancelled.", `{"action":"cancel","runId":"`+run+`","cancelled":true,"state":"cancelled"}`)
 	want(t, "cancel again", a.call(cancel, "k0"), false, "Run "+run+" was already cancelled.", `{"action":"cancel","runId":"`+run+`","cancelled":false,"state":"cancelled"}`)
 	want(t, "cancel by a person in another session", b.person(cancel, "k0"), false, "Run "+run+" was already cancelled.", `{"action":"cancel","runId":"`+run+`","cancelled":false,"state":"cancelled"}`)
 	ended := a.call(`{"action":"status"}`, "k0")
 	v = revision(ended)
 	want(t, "status of an ended run", ended, false, "Run "+run+" of workflow gated is cancelled (launch cancelled).",
-		fmt.Sprintf(`{"action":"status","workflow":"gated","runId":"%s","status":"cancelled","launchState":"cancelled","session":"idle",`+
+		fmt.Sprintf(`{"action":"status","workflow":"gated","runId":"%s","status":"cancelled","launchState":"cancelled","session":"idle","actions":["restart"],`+
 			`"revision":%d,"runRevision":%d,"createdAt":"%s","finishedAt":"%s"}`, run, v.Revision, v.RunRevision, at, at))
 	want(t, "the first start once more, after its end", a.call(`{"action":"start","workflow":"gated","input":{"n":1}}`, "k1"), false, first.Text, string(first.Details))
 
@@ -156,6 +179,13 @@ func TestToolAnswers(t *testing.T) {
 	<-working
 	want(t, "a person cancels from another session", b.person(`{"action":"cancel","runId":"`+next+`"}`, "k0"), false,
 		"Run "+next+" is cancelled.", `{"action":"cancel","runId":"`+next+`","cancelled":true,"state":"cancelled"}`)
+
+	last := string(runID(t, a.person(`{"action":"start","workflow":"gated","input":{"n":1}}`, "k4")))
+	<-working
+	want(t, "a person cancels the session's run", a.person(`{"action":"cancel"}`, "k0"), false,
+		"Run "+last+" is cancelled.", `{"action":"cancel","runId":"`+last+`","cancelled":true,"state":"cancelled"}`)
+	want(t, "and again, the run on display", a.person(`{"action":"cancel"}`, "k0"), false,
+		"Run "+last+" was already cancelled.", `{"action":"cancel","runId":"`+last+`","cancelled":false,"state":"cancelled"}`)
 }
 
 func TestToolRefuses(t *testing.T) {
@@ -167,9 +197,9 @@ func TestToolRefuses(t *testing.T) {
 		{"nothing", ``, "invalid input", "arguments"},
 		{"no JSON", marker, "invalid input", "arguments"},
 		{"no object", `["start"]`, "invalid input", "arguments"},
-		{"no action", `{}`, "invalid input", "action must be one of list, start, status, cancel"},
+		{"no action", `{}`, "invalid input", "action must be one of list, start, status, "},
 		{"an unknown action", `{"action":"` + marker + `"}`, "invalid input", "action must be one of"},
-		{"an unknown field", `{"action":"list","` + marker + `":1}`, "invalid input", "unknown field; known are: action, input, runId, workflow"},
+		{"an unknown field", `{"action":"list","` + marker + `":1}`, "invalid input", "unknown field; known are: action, choice"},
 		{"a wrong type", `{"action":"` + marker + `","workflow":7}`, "invalid input", "wrong type"},
 		{"too many bytes", `{"action":"start","input":"` + strings.Repeat("x", launch.MaxInput+launch.MaxOptions) + `"}`, "invalid input", "the bound is"},
 		{"too many bytes of input", `{"action":"start","workflow":"double","input":"` + strings.Repeat("x", launch.MaxInput) + `"}`, "invalid input", "the bound is"},

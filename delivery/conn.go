@@ -10,9 +10,30 @@ import (
 
 	"example.com/piworkflows/clock"
 	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
 )
+
+// Reporter is what a bridge reports to: a [Conn], or what stands in for one.
+type Reporter interface {
+	TurnStarted(ctx context.Context, turn, message string) (Ownership, error)
+	TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error
+	Input(ctx context.Context) error
+	Changed()
+	Shutdown(ctx context.Context) error
+	Close()
+	Epoch() uint64
+	Done() <-chan struct{}
+}
+
+// Rejected reports that a report was refused for what it says: to repeat it is
+// of no use, and the bridge goes on with the next one. After any other error it
+// connects again and repeats it.
+func Rejected(err error) bool {
+	return errors.Is(err, launch.ErrInvalid) || errors.Is(err, launch.ErrConflict) ||
+		errors.Is(err, launch.ErrNotAllowed) || errors.Is(err, launch.ErrNotFound)
+}
 
 // Conn is one live connection of a bridge. Its methods report what the bridge
 // observed, in that order; each returns once the fact is committed. On a fenced
@@ -29,9 +50,11 @@ type Conn struct {
 	done   chan struct{}
 	ended  atomic.Bool
 
-	ready   atomic.Bool            // the bridge has called Changed
-	changed atomic.Bool            // a newer look is needed
-	said    atomic.Bool            // the bridge has called Changed since the last try
+	ready   atomic.Bool // the bridge has called Changed
+	changed atomic.Bool // a newer look is needed
+	said    atomic.Bool // the bridge has called Changed since the last try
+	stopped atomic.Bool // a turn that has to be stopped goes on: ask again
+	moved   atomic.Bool // a run of the session may stand elsewhere than shown
 
 	// record is held while a report or a look is recorded, so that a look is
 	// never recorded after what was reported later.
@@ -52,6 +75,12 @@ type Conn struct {
 	occupied bool        // the last one was refused as occupied
 	aborted  string      // message whose turn was asked to stop last
 	last     launch.Mono // when
+	shown    shown       // to a Viewer
+}
+
+type shown struct {
+	run    launch.RunID
+	status view.Status
 }
 
 const (
@@ -86,6 +115,10 @@ func (n *Conn) Changed() {
 // answer says to whom the turn belongs; a turn that must not go on is aborted.
 func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership, error) {
 	seen, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.TurnStarted{Epoch: n.epoch, Turn: turn, Message: message}})
+	if err == nil && seen.Abort != "" {
+		n.stopped.Store(true)
+		n.wake()
+	}
 	return seen.Own, err
 }
 
@@ -201,6 +234,28 @@ func (n *Conn) run() {
 			n.arm(pauseAfter(n.failures))
 			n.failures++
 		}
+		n.show()
+	}
+}
+
+// show tells a Viewer how the session's run stands, if that is news. What cannot
+// be read now is told with the next change.
+func (n *Conn) show() {
+	v, ok := n.session.(Viewer)
+	if !ok || !n.ready.Load() || !n.moved.Swap(false) {
+		return
+	}
+	run, err := n.c.o.Store.Displayed(n.ctx, n.key)
+	if err != nil || run == "" {
+		return
+	}
+	f, err := n.c.o.Store.Facts(n.ctx, run)
+	if err != nil {
+		return
+	}
+	if now := (shown{run, view.Of(f).Status}); now != n.shown {
+		n.shown = now
+		v.Show(now.run, now.status)
 	}
 }
 
@@ -214,6 +269,9 @@ func (n *Conn) step() (bool, error) {
 	}
 	if asked.Session.Epoch != n.epoch {
 		return false, launch.Refuse(launch.ErrStale, "the session was connected again")
+	}
+	if n.stopped.Swap(false) {
+		n.aborted = ""
 	}
 	if m := asked.Session.Abort; m != n.aborted {
 		if m != "" {

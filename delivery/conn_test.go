@@ -215,6 +215,10 @@ func TestFencedMayClose(t *testing.T) {
 		if _, err := c.TurnStarted(bg, "t", ""); !errors.Is(err, launch.ErrStale) {
 			b.Errorf("a fenced connection reports: %v", err)
 		}
+		again := delivery.Hello{Session: pi.File().Key(), Process: "script", After: c.Epoch()}
+		if _, err := h.Connect(bg, again, &script{}); !errors.Is(err, launch.ErrStale) {
+			b.Errorf("a fenced process connects again by itself: %v", err)
+		}
 	})
 }
 

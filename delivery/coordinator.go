@@ -62,6 +62,9 @@ func (c *Coordinator) committed(events []store.Event) {
 	defer c.mu.Unlock()
 	for _, e := range events {
 		if conn := c.conns[e.Session]; conn != nil {
+			if e.Launch != 0 {
+				conn.moved.Store(true)
+			}
 			conn.wake()
 		}
 	}
@@ -72,6 +75,7 @@ func (c *Coordinator) Wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.conns {
+		conn.moved.Store(true)
 		conn.wake()
 	}
 }
@@ -90,7 +94,8 @@ func (c *Coordinator) Sessions() []launch.SessionKey {
 
 // Connect registers a bridge: the epoch rises, and an older connection of the
 // session is fenced. The bridge then repeats its unconfirmed turn reports and
-// calls [Conn.Changed]; nothing is looked at or sent before.
+// calls [Conn.Changed]; nothing is looked at or sent before. launch.ErrStale
+// says that h.After is over: the bridge stays away as after Fenced.
 func (c *Coordinator) Connect(ctx context.Context, h Hello, s Session) (*Conn, error) {
 	if s == nil {
 		return nil, launch.Refuse(launch.ErrInvalid, "a connection needs a session")
@@ -105,13 +110,14 @@ func (c *Coordinator) Connect(ctx context.Context, h Hello, s Session) (*Conn, e
 	}
 	c.wg.Add(1) // Close waits for this connection from here on
 	c.mu.Unlock()
-	epoch, err := store.Do(ctx, c.o.Store, store.Connect{Session: h.Session, Connect: session.Connect{Host: c.o.Runner, Process: h.Process, Durable: h.Durable}})
+	epoch, err := store.Do(ctx, c.o.Store, store.Connect{Session: h.Session, Connect: session.Connect{Host: c.o.Runner, Process: h.Process, Durable: h.Durable, After: h.After}})
 	if err != nil {
 		c.wg.Done()
 		return nil, err
 	}
 	conn := &Conn{c: c, key: h.Session, epoch: epoch, session: s, woken: make(chan struct{}, 1), done: make(chan struct{})}
 	conn.ctx, conn.cancel = context.WithCancel(c.ctx)
+	conn.moved.Store(true)
 	c.mu.Lock()
 	old := c.conns[h.Session]
 	late := old != nil && old.epoch > epoch // two connects raced and the other won

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,9 +16,11 @@ import (
 	"example.com/piworkflows/delivery/deliverytest"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
 	"example.com/piworkflows/store/storetest"
+	"github.com/google/go-cmp/cmp"
 )
 
 // What a look misses counts as of when it was asked for: the send may have been
@@ -232,5 +235,71 @@ func TestMessage(t *testing.T) {
 		if e := pi.Branch()[0]; e.MessageID() != m.ID || e.IntentID() != id {
 			b.Errorf("details: %s", e.Details)
 		}
+	})
+}
+
+// viewer is a script that a person looks at.
+type viewer struct {
+	script
+	mu  sync.Mutex
+	saw []string
+}
+
+func (v *viewer) Show(id launch.RunID, status view.Status) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.saw = append(v.saw, string(id)+" "+string(status))
+}
+
+// A viewer is shown each change of the session's run without asking, and nothing
+// twice: not what is as before, and not what has passed while it was busy.
+func TestViewer(t *testing.T) {
+	bubble(t, func(b *bench) {
+		h, pi := b.host(), b.pi(deliverytest.Options{})
+		connect := func() (*delivery.Conn, *viewer) {
+			v := &viewer{}
+			c, err := h.Connect(bg, delivery.Hello{Session: pi.File().Key(), Process: "script", Durable: true}, v)
+			if err != nil {
+				b.Fatalf("connect: %v", err)
+			}
+			return c, v
+		}
+		c, v := connect()
+		want := func(why string, saw ...string) {
+			b.Helper()
+			synctest.Wait()
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if d := cmp.Diff(saw, v.saw); d != "" {
+				b.Errorf("%s (-want +got):\n%s", why, d)
+			}
+			v.saw = nil
+		}
+		c.Changed()
+		want("a session that never had a run")
+		first := h.start(pi, true)
+		want("a start", string(first.id)+" queued", string(first.id)+" running")
+		h.Wake()
+		want("nothing new")
+
+		open := make(chan struct{})
+		v.look = func(_ context.Context, names []string) (delivery.Report, error) {
+			<-open
+			return idle(names), nil
+		}
+		c.Changed()
+		synctest.Wait()
+		if _, err := store.Do(bg, h.store, store.Pause{Run: first.id}); err != nil {
+			b.Fatalf("pause: %v", err)
+		}
+		first.end(h, run.Failed)
+		want("while it is asked for a look")
+		close(open)
+		want("and after it", string(first.id)+" failed")
+
+		c, v = connect()
+		want("a new connection that is not ready")
+		c.Changed()
+		want("and then", string(first.id)+" failed")
 	})
 }

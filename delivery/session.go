@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 
 	"example.com/piworkflows/engine/session"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 )
 
 // Session is what a bridge implements for one connected conversation. Look, Send
 // and Abort are called one at a time, with a context that ends with the
 // connection; Fenced may come at any time, also from inside a method of [Conn].
+// A session may be a [Viewer] too.
 //
 // Whatever the bridge hands over, reports through [Conn] and answers of Look
 // alike, it hands over in the order in which it was observed. It does not call
@@ -41,6 +43,15 @@ type Session interface {
 	Fenced()
 }
 
+// Viewer is a [Session] that shows the person how the session's run stands. It
+// is for the eye alone: nothing follows from it, and no rule needs it.
+type Viewer interface {
+	// Show tells the run on display and its status: once after the first Changed,
+	// when the session has had a run, and again when either is another. What
+	// changes several times before it can be told is told once. It must not wait.
+	Show(run launch.RunID, status view.Status)
+}
+
 // Hello introduces a bridge.
 type Hello struct {
 	Session launch.SessionKey
@@ -50,6 +61,11 @@ type Hello struct {
 	// Durable says that Look can tell whether an entry is on disk. When it
 	// cannot, an entry counts as durable as soon as the branch shows it.
 	Durable bool
+	// After is the epoch of the process's last connection to the session, when
+	// its bridge connects again by itself, so that it takes the session from no
+	// process that has come since. Zero when the session starts or a person
+	// asks.
+	After uint64
 }
 
 // Report is a session's state and what its active branch shows.

@@ -31,6 +31,7 @@ type graph struct {
 	byName        map[string]*node
 	edges         []run.Edge
 	settings      *run.Settings
+	later         []later                  // nodes that were named before they were defined
 	exits         map[string]*node         // of an included workflow, by name
 	included      map[string]launch.Digest // by mount
 	errs          []error
@@ -96,6 +97,15 @@ func (w *Builder[In]) Build() (*Workflow, error) {
 	if len(g.nodes) == 0 {
 		return nil, errors.Join(append(slices.Clone(g.errs), launch.Refuse(launch.ErrInvalid, "workflow %s has no node", cut(g.name)))...)
 	}
+	for _, l := range g.later {
+		switch n := g.byName[l.name]; {
+		case n == nil:
+			g.failNode(l.name, "is read as feedback and not defined")
+		case n.out != l.out:
+			g.failNode(l.name, "is read as feedback of type %s, but its output is %s", l.out, n.out)
+		}
+	}
+	g.later = nil
 	wf := &Workflow{name: g.name, version: g.version, input: g.input, plan: g.plan(), nodes: make(map[string]*node, len(g.nodes)), included: maps.Clone(g.included)}
 	if err := errors.Join(append(slices.Clone(g.errs), wf.plan.Validate())...); err != nil {
 		return nil, err

@@ -155,6 +155,8 @@ func (m *Mount) copy(above []part, read func(ctx context.Context, x *execution) 
 			for _, p := range above {
 				switch {
 				case p.settings:
+				case p.later != nil:
+					n.maybe = insert(n.maybe, p.later.name)
 				case p.n == nil:
 					n.input = true
 				case p.maybe:

@@ -140,6 +140,8 @@ func define[D, O any, In any](w *Builder[In], name string, from Source[D]) Node[
 		case p.g != g:
 			g.failNode(name, "reads from another workflow's builder")
 		case p.settings:
+		case p.later != nil:
+			n.maybe = insert(n.maybe, p.later.name)
 		case p.n == nil:
 			n.input = true
 		case p.maybe:

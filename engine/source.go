@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 
 	"example.com/piworkflows/launch"
 )
@@ -19,8 +20,9 @@ type part struct {
 	g     *graph
 	n     *node // nil for the input and the settings
 	maybe bool
-	// settings marks the run's settings.
+	// settings marks the run's settings, later a node that is defined later.
 	settings bool
+	later    *later
 }
 
 type input[In any] struct{ g *graph }
@@ -117,6 +119,32 @@ func (s maybe[T]) read(ctx context.Context, x *execution) (*T, error) {
 		return nil, err
 	}
 	return &v, nil
+}
+
+// later is a node that is named before it is defined.
+type later struct {
+	name string
+	out  reflect.Type
+}
+
+type feedback[T any] struct {
+	g *graph
+	later
+}
+
+// Feedback reads a node that is defined later in the workflow, as a loop needs
+// it: nil until that node has an accepted output, then the latest. Build refuses
+// a name that no node has, and a node whose output is no T.
+func Feedback[T, In any](w *Builder[In], node string) Source[*T] {
+	s := feedback[T]{w.g, later{node, reflect.TypeFor[T]()}}
+	w.g.later = append(w.g.later, s.later)
+	return s
+}
+
+func (s feedback[T]) parts() []part { return []part{{g: s.g, later: &s.later, maybe: true}} }
+
+func (s feedback[T]) read(ctx context.Context, x *execution) (*T, error) {
+	return Maybe(Node[T]{&node{name: s.name}}).read(ctx, x)
 }
 
 // partsOf is the parts of a source that the author may have left nil.

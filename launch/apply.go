@@ -69,7 +69,7 @@ func (s *step) move(to State, e Event) {
 		s.l.Ready = s.now.Wall
 	}
 	if to.Terminal() {
-		s.l.Finished, s.l.Paused = s.now.Wall, false
+		s.l.Finished, s.l.Paused, s.l.HostPause = s.now.Wall, false, false
 	}
 	s.events = append(s.events, e)
 }
@@ -220,6 +220,7 @@ func (c ParkCommand) apply(s *step) {
 		s.refuse(ErrInvalid, "park reason is not one of due, waiting, paused, or attention with its reason")
 		return
 	}
+	s.l.HostPause = s.l.HostPause && c.Why != ParkPaused
 	s.move(Parked, Event{Kind: EvParked, Park: s.held(c.Why), Attention: c.Attention})
 }
 
@@ -236,13 +237,10 @@ func (c WakeCommand) apply(s *step) {
 	if s.ended() || !s.in(Parked) {
 		return
 	}
-	answered := c.Answered && (s.l.Attention == PromptsLost || s.l.Attention == NoProgress || s.l.Attention == EffectAmbiguous)
 	switch {
-	case answered && s.l.Paused: // what was waited for is there, and the pause stands
-		s.l.Park, s.l.Attention = ParkPaused, NoAttention
-		s.note(Event{Kind: EvWoken, Park: ParkPaused})
-		return
-	case s.l.Park == ParkWaiting || answered:
+	case s.l.Park == ParkWaiting:
+	case c.Answered && s.l.Park == ParkAttention && s.l.Attention != SourceChanged:
+		s.l.Strikes = min(s.l.Strikes, maxStrikes-1)
 	case s.l.Park == ParkDue:
 		s.refuse(ErrNotAllowed, "run %s is already due", s.l.ID)
 		return
@@ -250,9 +248,11 @@ func (c WakeCommand) apply(s *step) {
 		s.refuse(ErrPaused, "run %s is parked (%s); a person resumes it", s.l.ID, s.l.Park)
 		return
 	}
-	s.l.Park, s.l.Attention, s.l.Ready = ParkDue, NoAttention, s.now.Wall
-	s.l.Strikes = min(s.l.Strikes, maxStrikes-1)
-	s.note(Event{Kind: EvWoken, Park: ParkDue})
+	s.l.Park, s.l.Attention = s.held(ParkDue), NoAttention // a pause on top of attention stands
+	if s.l.Park == ParkDue {
+		s.l.Ready = s.now.Wall
+	}
+	s.note(Event{Kind: EvWoken, Park: s.l.Park})
 }
 
 func (c AttendCommand) apply(s *step) {
@@ -261,6 +261,7 @@ func (c AttendCommand) apply(s *step) {
 	case c.Attention == NoAttention || c.Attention >= attentionSentinel:
 		s.refuse(ErrInvalid, "attention needs one of its reasons")
 	case s.l.Park != ParkAttention:
+		s.l.Paused = s.l.Paused || s.l.Park == ParkPaused // also when the run parked itself so
 		s.l.Park, s.l.Attention, s.l.Ready = ParkAttention, c.Attention, 0
 		s.note(Event{Kind: EvParked, Park: ParkAttention, Attention: c.Attention})
 	}
@@ -274,10 +275,10 @@ func (c PauseCommand) apply(s *step) {
 		s.refuse(ErrNotAllowed, "only the model, a person or the host pauses a run")
 		return
 	}
-	if s.l.Paused {
+	if s.l.Paused && (c.Actor == Host || !s.l.HostPause) {
 		return // adopted
 	}
-	s.l.Paused = true
+	s.l.Paused, s.l.HostPause = true, c.Actor == Host && s.l.Park != ParkPaused
 	switch e := (Event{Kind: EvPaused, Actor: c.Actor}); {
 	case s.l.State == Starting && !s.l.HasRecord():
 		s.move(Queued, e)
@@ -300,7 +301,8 @@ func (c ResumeCommand) apply(s *step) {
 	if s.ended() {
 		return
 	}
-	if c.Actor != Person && c.Actor != Host {
+	lifts := c.Actor == Host && s.l.HostPause
+	if c.Actor != Person && !lifts {
 		s.refuse(ErrNotAllowed, "only a person resumes a run: in Pi with /workflow resume")
 		return
 	}
@@ -308,9 +310,12 @@ func (c ResumeCommand) apply(s *step) {
 		s.refuse(ErrNotAllowed, "run %s is %s and neither paused nor waiting for attention; there is nothing to resume", s.l.ID, s.l.State)
 		return
 	}
-	s.l.Paused, s.l.Attention = false, NoAttention
-	s.l.Strikes = min(s.l.Strikes, maxStrikes-1)
+	s.l.Paused, s.l.HostPause = false, false
+	if !lifts {
+		s.l.Attention, s.l.Strikes = NoAttention, min(s.l.Strikes, maxStrikes-1)
+	}
 	switch {
+	case s.l.Attention != NoAttention: // which only a person ends
 	case s.l.State == Queued:
 		s.l.Ready = s.now.Wall
 	case s.l.State == Parked && c.Waiting:
@@ -318,7 +323,7 @@ func (c ResumeCommand) apply(s *step) {
 	case s.l.State == Parked:
 		s.l.Park, s.l.Ready = ParkDue, s.now.Wall
 	}
-	s.note(Event{Kind: EvResumed, Actor: c.Actor, Park: s.l.Park})
+	s.note(Event{Kind: EvResumed, Actor: c.Actor, Park: s.l.Park, Attention: s.l.Attention})
 }
 
 func (c FinishCommand) apply(s *step) {

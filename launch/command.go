@@ -108,20 +108,25 @@ type ParkCommand struct {
 
 // WakeCommand makes a parked, waiting launch due: its request was answered or
 // its timer fired. A paused launch or one parked for attention stays so, but an
-// answer, or a person's finding about an effect, ends the attention that was
-// asked for want of one.
-type WakeCommand struct{ Answered bool }
+// accepted answer, or a person's finding about an effect, ends the attention
+// that was asked for want of one and gives one more try (rule launch/attention).
+type WakeCommand struct {
+	Answered bool // by an accepted answer or such a finding
+}
 
-// AttendCommand parks a parked launch for attention.
+// AttendCommand parks a parked launch for attention. One that is parked for
+// attention keeps the reason that it has.
 type AttendCommand struct{ Attention Attention }
 
-// PauseCommand holds a launch until a person resumes it. The host pauses on
-// behalf of a person who stopped a turn of the run, or after a provider's error.
+// PauseCommand holds a launch until it is resumed (rule launch/pause). The host
+// pauses on behalf of a person who stopped a turn of the run, or after a
+// provider's error.
 type PauseCommand struct{ Actor Actor }
 
 // ResumeCommand ends a pause or attention. Waiting is set when the run still
-// has an open request, so that it goes on waiting. The host resumes only what
-// it paused for an abort that turned out to be a disconnect.
+// has an open request, so that it goes on waiting. The host only lifts its own
+// pause, for an abort that turned out to be a disconnect: attention stays, and
+// it gives no further try (rule launch/pause).
 type ResumeCommand struct {
 	Actor   Actor
 	Waiting bool

@@ -30,7 +30,9 @@ var (
 
 type situation struct {
 	Name, State     string
-	Record, Paused  bool
+	Record          bool
+	Paused          bool
+	HostPause       bool
 	Park, Attention string
 	Code            launch.Code
 	Expiry          time.Duration
@@ -42,7 +44,7 @@ type situation struct {
 type answer struct {
 	To, Park, Attention string
 	Code                launch.Code
-	Paused              bool
+	Paused, HostPause   bool
 	Refused, Fence      string
 }
 
@@ -55,9 +57,9 @@ func (s situation) build() (launch.Launch, launch.Now) {
 	l := launch.Launch{
 		ID: runID, Workflow: "demo", Source: "src", Digest: pinned, Mode: launch.Interactive,
 		Session: sessionID, Content: launch.DigestOf([]byte("{}")), Chain: runID,
-		State: named(s.State, launch.States()), Paused: s.Paused, Generation: 7, Activations: 7,
+		State: named(s.State, launch.States()), Paused: s.Paused, HostPause: s.HostPause, Generation: 7, Activations: 7,
 		Park:      named(s.Park, []launch.Park{launch.NotParked, launch.ParkDue, launch.ParkWaiting, launch.ParkPaused, launch.ParkAttention}),
-		Attention: named(s.Attention, []launch.Attention{launch.NoAttention, launch.NoProgress, launch.SourceChanged, launch.EffectAmbiguous}),
+		Attention: named(s.Attention, []launch.Attention{launch.NoAttention, launch.NoProgress, launch.SourceChanged, launch.EffectAmbiguous, launch.PromptsLost}),
 		Expiries:  s.Expiries, Strikes: s.Strikes, Progress: 3, Created: wall - 100, Updated: wall - 50,
 	}
 	if l.State.Claimed() {
@@ -178,6 +180,10 @@ func everyCommand() []namedCommand {
 	}
 	add("resume/person-waiting", launch.ResumeCommand{Actor: launch.Person, Waiting: true})
 	add("wake", launch.WakeCommand{})
+	add("wake/answered", launch.WakeCommand{Answered: true})
+	add("attend/effect_ambiguous", launch.AttendCommand{Attention: launch.EffectAmbiguous})
+	add("attend/prompts_lost", launch.AttendCommand{Attention: launch.PromptsLost})
+	add("attend/none", launch.AttendCommand{})
 
 	add("fail/activation_failed", launch.FailCommand{Authority: own, Error: notActivated})
 	add("fail/record_unreadable", launch.FailCommand{Authority: own, Error: unreadable})
@@ -326,5 +332,5 @@ func told(e launchtest.Entry) answer {
 		return answer{Refused: r.Kind.String(), Fence: r.Fence.String()}
 	}
 	l := e.After
-	return answer{To: l.State.String(), Park: l.Park.String(), Attention: l.Attention.String(), Code: l.Error.Code, Paused: l.Paused}
+	return answer{To: l.State.String(), Park: l.Park.String(), Attention: l.Attention.String(), Code: l.Error.Code, Paused: l.Paused, HostPause: l.HostPause}
 }

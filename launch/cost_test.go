@@ -29,6 +29,7 @@ func cheap() map[string]struct {
 	add(running, launch.ReleaseCommand{Authority: own(), Record: launch.Record{Status: launch.RecordRunning}})
 	add(running, launch.ParkCommand{Authority: own(), Why: launch.ParkWaiting})
 	add(situation{State: "parked", Record: true, Park: "waiting"}, launch.WakeCommand{})
+	add(situation{State: "parked", Record: true, Park: "waiting"}, launch.AttendCommand{Attention: launch.PromptsLost})
 	add(running, launch.PauseCommand{Actor: launch.Person})
 	add(situation{State: "parked", Record: true, Park: "paused"}, launch.ResumeCommand{Actor: launch.Person})
 	add(running, launch.FinishCommand{Authority: own()})

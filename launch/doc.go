@@ -25,6 +25,15 @@
 //   - launch/recovery: three lost leases before a run record exists fail the
 //     launch; with a run record, one relaunch without saved progress is
 //     allowed, then the run is parked for attention.
+//   - launch/pause: the model, a person and the host pause a launch; paused, it
+//     is not claimed. A person resumes it, whoever paused it. The host lifts
+//     only a pause that it made and nobody else asked for since; that ends no
+//     attention and gives no further try.
+//   - launch/attention: a launch is parked for attention with a reason and is not
+//     claimed; the host may ask for it on a parked launch only. A person's
+//     resume ends it, and so does an accepted answer or a person's finding,
+//     unless the definition changed. Either gives one more try without saved
+//     progress. A pause on top stands until it is resumed.
 //   - launch/clock: a host whose clock jumped treats no lease as expired for one
 //     lease length; an expiry implausibly far ahead counts as expired.
 //   - launch/safe-error: what is stored of a failure is a code of a closed set

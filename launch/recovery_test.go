@@ -173,6 +173,65 @@ func TestNoProgress(t *testing.T) {
 			s.run(0)
 			s.lose(0)
 		}, launch.ParkAttention},
+		{"nor does a pause that the host lifts", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.do(launch.PauseCommand{Actor: launch.Host})
+			s.do(launch.ResumeCommand{Actor: launch.Host})
+			s.run(0)
+			s.lose(0)
+		}, launch.ParkAttention},
+		{"which ends no attention", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.run(0)
+			s.do(launch.PauseCommand{Actor: launch.Host})
+			s.lose(0)
+			s.do(launch.ResumeCommand{Actor: launch.Host})
+		}, launch.ParkAttention},
+		{"an answer that comes after all gives one more try", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.run(0)
+			s.lose(0)
+			s.do(launch.WakeCommand{Answered: true})
+		}, launch.ParkDue},
+		{"exactly one as well", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.run(0)
+			s.lose(0)
+			s.do(launch.WakeCommand{Answered: true})
+			s.run(0)
+			s.lose(0)
+		}, launch.ParkAttention},
+		{"under a pause it is kept for the resume", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.run(0)
+			s.lose(0)
+			s.do(launch.PauseCommand{Actor: launch.Person})
+			s.do(launch.WakeCommand{Answered: true})
+		}, launch.ParkPaused},
+		{"also when the host lifts that pause", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.run(0)
+			s.lose(0)
+			s.do(launch.PauseCommand{Actor: launch.Host})
+			s.do(launch.WakeCommand{Answered: true})
+			s.do(launch.ResumeCommand{Actor: launch.Host})
+			s.run(0)
+			s.release(0)
+		}, launch.ParkDue},
+		{"prompts that were lost forgive no lost lease", func(s *saga) {
+			s.run(0)
+			s.lose(0)
+			s.do(launch.AttendCommand{Attention: launch.PromptsLost})
+			s.do(launch.WakeCommand{Answered: true})
+			s.run(0)
+			s.lose(0)
+		}, launch.ParkAttention},
 		{"a lost lease of a run that is still being rebuilt counts", func(s *saga) {
 			s.run(0)
 			s.lose(0)
@@ -187,7 +246,55 @@ func TestNoProgress(t *testing.T) {
 			if want := c.want == launch.ParkAttention; (s.l.Attention == launch.NoProgress) != want {
 				t.Errorf("attention is %q", s.l.Attention)
 			}
+			if s.l.Strikes > 2 {
+				t.Errorf("%d strikes; what gives one more try takes one back", s.l.Strikes)
+			}
 		})
+	}
+}
+
+// TestPauseOfHost: the host lifts its own pause and no other, and a pause that
+// anyone else asks for on top is like one that was there before (rule
+// launch/pause).
+func TestPauseOfHost(t *testing.T) {
+	pause := func(a launch.Actor) launch.Command { return launch.PauseCommand{Actor: a} }
+	parked := situation{State: "parked", Record: true, Park: "waiting"}
+	for _, c := range []struct {
+		why   string
+		s     situation
+		first []launch.Command
+		lifts bool
+	}{
+		{"its own, while queued", situation{State: "queued"}, []launch.Command{pause(launch.Host)}, true},
+		{"its own, while running", situation{State: "running", Record: true, Expiry: 1}, []launch.Command{pause(launch.Host)}, true},
+		{"its own, asked for twice", parked, []launch.Command{pause(launch.Host), pause(launch.Host)}, true},
+		{"its own, after the run gave up its slot", situation{State: "running", Record: true, Expiry: 1}, []launch.Command{
+			pause(launch.Host), launch.ParkCommand{Authority: own(), Why: launch.ParkWaiting}}, true},
+		{"a person's", parked, []launch.Command{pause(launch.Person)}, false},
+		{"a model's", parked, []launch.Command{pause(launch.Model)}, false},
+		{"a person's after its own", parked, []launch.Command{pause(launch.Host), pause(launch.Person)}, false},
+		{"a model's after its own", parked, []launch.Command{pause(launch.Host), pause(launch.Model)}, false},
+		{"its own after a person's", parked, []launch.Command{pause(launch.Person), pause(launch.Host)}, false},
+		{"one that the run made itself", situation{State: "parked", Record: true, Park: "paused"}, []launch.Command{pause(launch.Host)}, false},
+		{"one that the run makes itself under its own", situation{State: "running", Record: true, Expiry: 1}, []launch.Command{
+			pause(launch.Host), launch.ParkCommand{Authority: own(), Why: launch.ParkPaused}}, false},
+		{"one that the run made itself, with attention since", situation{State: "parked", Record: true, Park: "paused"}, []launch.Command{
+			launch.AttendCommand{Attention: launch.PromptsLost}, launch.WakeCommand{Answered: true}}, false},
+		{"one that was lifted", parked, []launch.Command{pause(launch.Host), launch.ResumeCommand{Actor: launch.Person}}, false},
+		{"attention without a pause", parked, []launch.Command{launch.AttendCommand{Attention: launch.PromptsLost}}, false},
+	} {
+		l, now := c.s.build()
+		s := &saga{t: t, l: l, now: now}
+		for _, cmd := range c.first {
+			s.do(cmd)
+		}
+		e := apply(s.l, launch.ResumeCommand{Actor: launch.Host}, s.now)
+		if lifted := e.Err == nil && !e.After.Paused; lifted != c.lifts || e.Err != nil && !errors.Is(e.Err, launch.ErrNotAllowed) {
+			t.Errorf("%s: lifted is %v, want %v; %v", c.why, lifted, c.lifts, e.Err)
+		}
+		if err := errors.Join(append(s.trace, e).Check(), launchtest.CheckRows([]launch.Launch{e.After})); err != nil {
+			t.Errorf("%s: %v", c.why, err)
+		}
 	}
 }
 
@@ -246,6 +353,9 @@ func TestCancelRace(t *testing.T) {
 		{situation{State: "running", Record: true, Expiry: 0}, launch.RecoverCommand{Generation: 7, Record: record}},
 		{situation{State: "parked", Record: true, Park: "due"}, launch.ClaimCommand{Authority: launch.Authority{Runner: "host-2", Token: tokenB}, Lease: lease, Digest: pinned}},
 		{situation{State: "parked", Record: true, Park: "waiting"}, launch.WakeCommand{}},
+		{situation{State: "parked", Record: true, Park: "waiting"}, launch.AttendCommand{Attention: launch.PromptsLost}},
+		{situation{State: "parked", Record: true, Park: "attention", Attention: "prompts_lost"}, launch.WakeCommand{Answered: true}},
+		{situation{State: "parked", Record: true, Park: "paused", Paused: true, HostPause: true}, launch.ResumeCommand{Actor: launch.Host}},
 		{situation{State: "parked", Record: true, Park: "waiting"}, launch.SettleCommand{Error: nodeFailed}},
 		{situation{State: "parked", Record: true, Park: "paused", Paused: true}, launch.ResumeCommand{Actor: launch.Person}},
 		{situation{State: "parked", Record: true, Park: "attention", Attention: "no_progress"}, launch.ResumeCommand{Actor: launch.Person}},

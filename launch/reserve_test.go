@@ -196,6 +196,7 @@ func TestApplyRefusesWhatIsNoLaunch(t *testing.T) {
 func TestCommandBounds(t *testing.T) {
 	queued, now := situation{State: "queued"}.build()
 	running, _ := situation{State: "running", Record: true, Expiry: lease}.build()
+	parked, _ := situation{State: "parked", Record: true, Park: "waiting"}.build()
 	claim := launch.ClaimCommand{Authority: launch.Authority{Runner: "r", Token: tokenA}, Lease: lease, Digest: pinned}
 	claimWith := func(change func(*launch.ClaimCommand)) launch.Command { c := claim; change(&c); return c }
 	fail := func(n int) launch.Command {
@@ -224,7 +225,8 @@ func TestCommandBounds(t *testing.T) {
 		{"shortest message", running, fail(1), true},
 		{"no message", running, fail(0), false},
 		{"a park reason outside the set", running, launch.ParkCommand{Authority: own(), Why: launch.ParkAttention + 1}, false},
-		{"an attention reason outside the set", running, launch.ParkCommand{Authority: own(), Why: launch.ParkAttention, Attention: launch.EffectAmbiguous + 1}, false},
+		{"an attention reason outside the set", running, launch.ParkCommand{Authority: own(), Why: launch.ParkAttention, Attention: launch.PromptsLost + 1}, false},
+		{"attention asked for with a reason outside the set", parked, launch.AttendCommand{Attention: launch.PromptsLost + 1}, false},
 		{"an attention reason without attention", running, launch.ParkCommand{Authority: own(), Why: launch.ParkDue, Attention: launch.NoProgress}, false},
 	} {
 		e := apply(c.l, c.c, now)

@@ -112,7 +112,7 @@ const (
 	NotParked     Park = iota
 	ParkDue            // due to resume: host closing, lost lease, resume, answer, timer
 	ParkWaiting        // a request is open
-	ParkPaused         // a person paused it; only a person resumes it
+	ParkPaused         // it is paused (rule launch/pause)
 	ParkAttention      // waits for a person; [Launch].Attention says why
 )
 
@@ -206,7 +206,8 @@ type Launch struct {
 	State       State
 	Park        Park
 	Attention   Attention
-	Paused      bool // a person paused it; it parks at the next boundary
+	Paused      bool // it parks at the next boundary and stays so (rule launch/pause)
+	HostPause   bool // the pause is the host's alone, which may lift it
 	Claim       Claim
 	Generation  uint64 // of the last claim; never reused
 	Activations uint32 // how often it was claimed
@@ -237,8 +238,8 @@ const (
 	EvReleased            // a runner gave it back politely
 	EvRecovered           // a lost lease was taken away
 	EvParked              // it gave up its slot; or its reason changed
-	EvPaused              // a person asked for a pause
-	EvResumed             // a person resumed it
+	EvPaused              // a pause was asked for
+	EvResumed             // a pause or attention was ended
 	EvWoken               // its request was answered or its timer is due
 	EvDone                // ended: completed
 	EvFailed              // ended: failed

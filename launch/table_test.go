@@ -102,8 +102,8 @@ func TestNames(t *testing.T) {
 	distinct(t, "modes", "none", launch.Interactive, launch.Headless)
 	distinct(t, "actors", "none", launch.Model, launch.Timer)
 	distinct(t, "park reasons", "", launch.ParkDue, launch.ParkAttention)
-	distinct(t, "attention reasons", "", launch.NoProgress, launch.EffectAmbiguous)
-	distinct(t, "commands", "unknown", launch.CmdReserve, launch.CmdRecover)
+	distinct(t, "attention reasons", "", launch.NoProgress, launch.PromptsLost)
+	distinct(t, "commands", "unknown", launch.CmdReserve, launch.CmdAttend)
 	distinct(t, "events", "unknown", launch.EvReserved, launch.EvCancelled)
 }
 

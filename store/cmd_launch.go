@@ -292,10 +292,7 @@ func (c Cancel) run(x *tx) (Cancellation, error) {
 		return Cancellation{}, err
 	}
 	if !l.State.Terminal() {
-		if err := x.endRecord(l); err != nil {
-			return Cancellation{}, err
-		}
-		if err := x.applyLaunch(l, launch.CancelCommand{Actor: c.Actor}); err != nil {
+		if err := x.cancel(l, c.Actor); err != nil {
 			return Cancellation{}, err
 		}
 		return Cancellation{Won: true, State: l.State}, nil
@@ -315,6 +312,14 @@ func (c Cancel) run(x *tx) (Cancellation, error) {
 		return a, x.follow(l, "stopped", follow.PersonCancelsEnded())
 	}
 	return a, nil
+}
+
+// cancel ends a live run.
+func (x *tx) cancel(l *launchRow, by launch.Actor) error {
+	if err := x.endRecord(l); err != nil {
+		return err
+	}
+	return x.applyLaunch(l, launch.CancelCommand{Actor: by})
 }
 
 // visible returns a run that the caller may know of.

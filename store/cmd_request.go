@@ -149,8 +149,9 @@ func (x *tx) applyRequest(q *requestRow, c request.Command) error {
 	return x.setRequest(q, next, events)
 }
 
-// setRequest keeps a changed request and carries out what follows: once it is
-// over no message of it is sent any more, and its run is due.
+// setRequest keeps a changed request and carries out what follows: once an
+// answer came its turn spends no more; once it is over no message of it is sent
+// any more, and its run is due.
 func (x *tx) setRequest(q *requestRow, next request.Request, events []request.Event) error {
 	was := q.State
 	q.Request = next
@@ -166,6 +167,11 @@ func (x *tx) setRequest(q *requestRow, next request.Request, events []request.Ev
 	}
 	if q.State == was {
 		return nil
+	}
+	if was == request.Pending { // its turn may go on, and is no work on it
+		if err := x.stopClock(l); err != nil {
+			return err
+		}
 	}
 	switch q.State {
 	case request.Accepted, request.Expired, request.Cancelled:
@@ -536,9 +542,6 @@ func (c Sample) run(x *tx) (Sampled, error) {
 	left, limited := r.Left()
 	if !limited || left > 0 {
 		return Sampled{}, nil
-	}
-	if err := x.applyRun(l, r, run.StopClock{}, nil); err != nil {
-		return Sampled{}, err
 	}
 	if err := x.applyRequest(q, request.Expire{Why: launch.CodeTimedOut}); err != nil {
 		return Sampled{}, err

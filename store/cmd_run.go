@@ -143,10 +143,13 @@ func (x *tx) reserve(l *launchRow, have *effectRow, existing *effect.Effect, wan
 	if err != nil {
 		return err
 	}
-	if adopted {
-		have.Effect = e
-	} else {
+	switch {
+	case !adopted:
 		x.effects.insert(effectRow{Effect: e})
+	case have.Effect == e: // the same reservation again
+		return nil
+	default:
+		have.Effect = e
 	}
 	x.effectEvent(l, &e)
 	return nil

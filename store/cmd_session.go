@@ -292,3 +292,40 @@ func (c Reopen) run(x *tx) (struct{}, error) {
 	_, err := x.apply(c.Session, session.Reopen{Message: c.Message}, c.Message)
 	return struct{}{}, err
 }
+
+// Abandon gives up a session that will never return: its live run is cancelled
+// by the host, its pending intents are withdrawn as abandoned, and its unsent
+// messages are cancelled (rule session/abandon). Whatever of this is done
+// already is left as it is. Answer: nothing.
+type Abandon struct{ Session launch.SessionKey }
+
+func (c Abandon) run(x *tx) (struct{}, error) {
+	if err := launch.CheckSessionKey(c.Session); err != nil {
+		return struct{}{}, err
+	}
+	s, err := x.session(c.Session)
+	if err != nil {
+		return struct{}{}, err
+	}
+	if s.Events == 0 && s.Display == "" {
+		return struct{}{}, launch.Refuse(launch.ErrNotFound, "no such session; check the session key")
+	}
+	live, err := x.reservation(c.Session)
+	if err == nil && live != nil {
+		err = x.cancel(live, launch.Host)
+	}
+	if err != nil {
+		return struct{}{}, err
+	}
+	owed, err := x.pending(c.Session, func(*intents.Intent) bool { return true })
+	if err != nil {
+		return struct{}{}, err
+	}
+	for _, i := range owed {
+		if err := x.applyIntent(i, intents.Withdraw{Reason: intents.ReasonAbandoned}); err != nil {
+			return struct{}{}, err
+		}
+	}
+	_, err = x.apply(c.Session, session.Abandon{})
+	return struct{}{}, err
+}

@@ -99,6 +99,7 @@ func (b *bed) deliver(k launch.SessionKey) session.Message {
 			continue
 		}
 		b.begin(k, m.ID)
+		b.report(k) // which shows that it is on the branch
 		if m.Request != "" {
 			return *m
 		}

@@ -131,15 +131,18 @@ func (c cell) want() (refused launch.Kind, outcome request.Outcome, changes bool
 	if at == "none" || c.target == "other session" && c.by == launch.Model {
 		return launch.ErrNotFound, request.NotFound, false
 	}
-	if c.kind == run.Decision && c.by == launch.Model {
-		return launch.ErrNotAllowed, request.Conflict, false
+	refused = launch.ErrNotAllowed // who never does that is told so before anything else
+	for _, p := range permitted {
+		if p.action == c.action && slices.Contains(p.by, c.by) {
+			refused = launch.ErrWrongKind
+		}
+	}
+	if refused == launch.ErrNotAllowed {
+		return refused, request.Conflict, false
 	}
 	for _, p := range permitted {
-		switch {
-		case p.action != c.action || p.kind != c.kind:
+		if p.action != c.action || p.kind != c.kind || !slices.Contains(p.by, c.by) {
 			continue
-		case !slices.Contains(p.by, c.by):
-			return launch.ErrNotAllowed, request.Conflict, false
 		}
 		for _, s := range standings {
 			switch {
@@ -309,9 +312,9 @@ func TestRequestMatrixIsThePackages(t *testing.T) {
 			by     []launch.Actor
 			why    string
 		}) bool {
-			return p.action == c.Action && p.kind == c.Kind && slices.Equal(p.by, c.By)
+			return p.action == c.Action && p.kind == c.Kind && slices.Equal(p.by, c.Actors)
 		}) {
-			t.Errorf("%s of %s by %v is permitted and not tested", c.Action, c.Kind, c.By)
+			t.Errorf("%s of %s by %v is permitted and not tested", c.Action, c.Kind, c.Actors)
 		}
 	}
 }

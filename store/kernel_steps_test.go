@@ -232,7 +232,7 @@ func (k *kernel) answer(s int, at attempt, v session.Verdict) {
 // disturb is what goes wrong around a session.
 func (k *kernel) disturb(s int) {
 	b := &k.bridges[s]
-	switch pickOf(k, "input", "chat", "disconnect", "takeover", "rewind", "rewind", "rewind", "back", "back", "late answer", "lie", "reopen", "shutdown", "repeat") {
+	switch pickOf(k, "input", "chat", "disconnect", "takeover", "rewind", "rewind", "rewind", "back", "back", "late answer", "lie", "reopen", "shutdown", "repeat", "abandon") {
 	case "input":
 		k.see(s, session.Input{Epoch: k.epoch(s)})
 	case "chat":
@@ -273,6 +273,8 @@ func (k *kernel) disturb(s int) {
 				return
 			}
 		}
+	case "abandon":
+		do[struct{}](k, store.Abandon{Session: kernelSessions[s]})
 	case "repeat":
 		for _, m := range k.before.Messages {
 			if m.Turn.ID != "" && k.odds(50) {

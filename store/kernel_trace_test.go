@@ -92,6 +92,9 @@ func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events
 			bad("Budget", "%d starts in one turn", after.Messages[i].Turn.Starts)
 		}
 	}
+	if c, ok := c.(store.Abandon); ok {
+		errs = append(errs, abandoned(after, c.Session))
+	}
 	owed, counted := map[launch.RunID]int{}, map[string]bool{} // intents requested or joined in this commit
 	for _, e := range events {
 		if (e.Turn == intents.EvRequested || e.Turn == intents.EvJoined) && !counted[e.Intent] {
@@ -162,6 +165,27 @@ func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// abandoned: a session that was given up has nothing that is live, owed, unsent
+// or open.
+func abandoned(a store.All, k launch.SessionKey) error {
+	for _, l := range a.Launches {
+		if l.Session == k && l.State.Live() {
+			return fmt.Errorf("Abandoned: run %s is %s", l.ID, l.State)
+		}
+	}
+	for _, i := range a.Intents {
+		if i.Session == k && i.Pending() {
+			return fmt.Errorf("Abandoned: %s is pending", i.ID)
+		}
+	}
+	for i := range a.Messages {
+		if m := &a.Messages[i]; m.Session == k && (m.State == session.Pending || m.State == session.Blocked || m.Turn.Open()) {
+			return fmt.Errorf("Abandoned: %s is %s, its turn open: %v", m.ID, m.State, m.Turn.Open())
+		}
+	}
+	return nil
 }
 
 // authority returns what a worker's command shows, and whether an ended lease

@@ -27,6 +27,7 @@ var launchTable = &Table{
 		{"park", "INTEGER NOT NULL CHECK (park BETWEEN 0 AND 4 AND (park > 0) = (state = 4))"},
 		{"attention", "INTEGER NOT NULL CHECK ((attention > 0) = (park = 4))"},
 		{"paused", "INTEGER NOT NULL CHECK (paused IN (0, 1))"},
+		{"host_pause", "INTEGER NOT NULL CHECK (host_pause IN (0, paused))"},
 		{"runner", "TEXT CHECK ((runner IS NOT NULL) = (state IN (2, 3)))"},
 		{"token_hash", "BLOB CHECK ((token_hash IS NOT NULL) = (state IN (2, 3)))"},
 		{"generation", "INTEGER NOT NULL"},
@@ -107,6 +108,7 @@ func (r *launchRow) Fields(f *Fields) {
 	num(f, &l.Park)
 	num(f, &l.Attention)
 	flag(f, &l.Paused)
+	flag(f, &l.HostPause)
 	optText(f, &l.Claim.Runner)
 	digest(f, &l.Claim.Token)
 	num(f, &l.Generation)

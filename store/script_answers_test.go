@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/engine/view"
@@ -109,6 +110,50 @@ func (a *actor) propose(g *args) (string, error) {
 		}
 		return "ok " + printNext(n)
 	})
+}
+
+func (a *actor) ask(g *args) (string, error) {
+	h, auth := g.claim()
+	c := store.Propose{
+		Run: h.run, Authority: auth, Plan: g.plan(h.plan), Node: g.opt("node", h.next.Node),
+		Visit: uint32(g.number("visit", uint64(h.next.Visit))), Attempt: uint32(g.number("attempt", uint64(h.next.Attempt))),
+		Ask: &store.Ask{Title: g.opt("title", ""), Task: g.opt("task", "Do it."), Subject: launch.DigestOf([]byte(g.opt("subject", "")))},
+	}
+	return said(a, g, c, func(n store.Next) string { return "ok " + printNext(n) })
+}
+
+// respond carries an action to a request. What is refused begins with the word.
+func (a *actor) respond(g *args) (string, error) {
+	c := store.Respond{Act: request.Act{
+		Request: g.id(g.need("request")), Actor: g.actor("model"), Key: g.need("key"), Revision: g.number("revision", 0), Payload: []byte(g.need("payload")),
+		Person: g.opt("person", ""), Channel: g.opt("channel", ""), Event: g.opt("event", ""),
+	}}
+	for _, action := range request.Actions() {
+		if action.String() == g.need("action") {
+			c.Action = action
+		}
+	}
+	if g.opt("session", "") != "" {
+		c.Session, c.Epoch = g.session(), g.epoch()
+	}
+	return said(a, g, c, func(r store.Response) string {
+		if r.Refused != nil {
+			return fmt.Sprintf("refused (%s): %v", r.Outcome, r.Refused)
+		}
+		return fmt.Sprintf("ok %s: %s is %s, revision %d", r.Outcome, r.Request, r.State, r.Revision)
+	})
+}
+
+func (a *actor) request(g *args) (string, error) {
+	q, err := a.b.store.Request(bg, g.id(g.need("request")))
+	s := fmt.Sprintf("%s %s run=%s at=%s/%d/%d %s revision=%d prompts=%d", q.ID, q.Kind, q.Run, q.Node, q.Visit, q.Attempt, q.State, q.Revision, q.Prompts)
+	if q.By.Actor != 0 {
+		s += fmt.Sprintf(" %s by %s", q.ByAction, q.By.Actor)
+	}
+	if q.Rejection != "" {
+		s += fmt.Sprintf(" rejected(%s)", q.Rejection)
+	}
+	return s, err
 }
 
 func (a *actor) report(g *args) (string, error) {

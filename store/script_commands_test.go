@@ -236,6 +236,10 @@ var scriptCommands map[string]func(*actor, *args) (string, error)
 func init() {
 	scriptCommands = map[string]func(*actor, *args) (string, error){
 		"start": (*actor).start, "claim": (*actor).claim, "activate": (*actor).activate, "propose": (*actor).propose,
+		"ask": (*actor).ask, "respond": (*actor).respond, "request": (*actor).request,
+		"lapse": func(a *actor, g *args) (string, error) {
+			return said(a, g, store.Lapse{}, func(n int) string { return fmt.Sprintf("ok %d due", n) })
+		},
 		"fail-activation": func(a *actor, g *args) (string, error) {
 			h, auth := g.claim()
 			return said(a, g, store.FailActivation{Run: h.run, Authority: auth, Error: g.safe()}, okState)
@@ -302,6 +306,9 @@ func init() {
 		},
 		"reopen": func(a *actor, g *args) (string, error) {
 			return said(a, g, store.Reopen{Session: g.session(), Message: g.id(g.need("message"))}, okNothing)
+		},
+		"abandon": func(a *actor, g *args) (string, error) {
+			return said(a, g, store.Abandon{Session: g.session()}, okNothing)
 		},
 		"advance": func(a *actor, g *args) (string, error) { return a.clock(g, a.b.clock.Advance) },
 		"jump":    func(a *actor, g *args) (string, error) { return a.clock(g, a.b.clock.Jump) },

@@ -28,11 +28,12 @@ func (a *actor) bind(name, id string) {
 	a.replaced = append([]string{id, name}, a.replaced...)
 }
 
-// learn names the messages and intents that events tell of.
+// learn names the messages, intents and requests that events tell of.
 func (a *actor) learn(events []store.Event) {
 	for _, e := range events {
 		a.name("m", e.Message)
 		a.name("i", e.Intent)
+		a.name("q", e.Request)
 	}
 }
 
@@ -55,7 +56,7 @@ func (a *actor) event(e store.Event) string {
 	case e.To != "":
 		b.WriteString(" " + e.To)
 	}
-	for _, what := range []string{e.Message, e.Intent, e.Node} {
+	for _, what := range []string{e.Message, e.Intent, e.Request, e.Node} {
 		if what != "" {
 			b.WriteString(" " + what)
 		}
@@ -228,7 +229,7 @@ func diffDumps(before, after dump) (lines []string) {
 func printValue(column string, v store.Value) string {
 	switch v.Kind {
 	case store.Int:
-		timed := strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_deadline") || strings.HasSuffix(column, "_until") || column == "pending_since"
+		timed := strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_deadline") || strings.HasSuffix(column, "_until") || column == "pending_since" || column == "at"
 		if timed && v.Int > int64(epoch)/2 {
 			return since(launch.Time(v.Int))
 		}
@@ -257,4 +258,8 @@ var graphs = map[string]*run.Plan{
 	"ask": {MaxSteps: 100, Start: "ask", Nodes: []run.Node{{Path: "ask", Kind: run.Action, Policy: run.Observed}}},
 	"loop": {MaxSteps: 4, Start: "a", Nodes: []run.Node{{Path: "a", Kind: run.Compute}},
 		Edges: []run.Edge{{From: "a", On: run.Plain, To: "a"}}},
+	"review": {MaxSteps: 100, Start: "draft", Nodes: []run.Node{
+		{Path: "draft", Kind: run.Agent, Ask: &run.Ask{Form: []byte(formObject)}},
+		{Path: "check", Kind: run.Checkpoint, Ask: &run.Ask{Form: []byte(formObject)}}},
+		Edges: []run.Edge{{From: "draft", On: run.Plain, To: "check"}}},
 }

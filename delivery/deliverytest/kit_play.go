@@ -341,6 +341,9 @@ func (k *kit) during(kind heardKind, sends ...func(*kitConn) delivery.Message) f
 		k.tb.Helper()
 		select {
 		case all := <-out:
+			if slices.ContainsFunc(all, func(a asked) bool { return a.late }) {
+				k.tb.Logf("rule %s: not judged in full, because the bridge let nothing through while it reported", k.rule.Name)
+			}
 			return all
 		case <-time.After(k.Patience):
 			k.failf("in %v the bridge never answered a send that was made while it reported", k.Patience)

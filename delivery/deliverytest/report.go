@@ -8,17 +8,8 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// Reporter is what a bridge reports to; *delivery.Conn is one.
-type Reporter interface {
-	TurnStarted(ctx context.Context, turn, message string) (delivery.Ownership, error)
-	TurnSettled(ctx context.Context, turn string, end delivery.End, byPerson bool) error
-	Input(ctx context.Context) error
-	Changed()
-	Shutdown(ctx context.Context) error
-	Close()
-	Epoch() uint64
-	Done() <-chan struct{}
-}
+// Reporter is what a bridge reports to.
+type Reporter = delivery.Reporter
 
 // Bind registers a bridge with a host.
 type Bind func(context.Context, delivery.Hello, delivery.Session) (Reporter, error)

@@ -96,9 +96,12 @@ func (b *turnSettledBody) check() error {
 	if b.ByPerson && b.End != "aborted" {
 		return invalid("byPerson goes with the end aborted alone")
 	}
+	if b.Whole && (b.End != "completed" || b.ReplyEntry == "") {
+		return invalid("whole goes with the end completed and a replyEntry")
+	}
 	return first(launch.CheckKey("turn", b.Turn), optional("stopReason", b.StopReason),
 		optional("promptEntry", b.PromptEntry), optional("replyEntry", b.ReplyEntry),
-		short("prompt", b.Prompt, maxText), short("reply", b.Reply, maxText))
+		short("prompt", b.Prompt, maxText), short("reply", b.Reply, maxReply))
 }
 
 func (b *inputBody) check() error {
@@ -158,4 +161,7 @@ func (b *sendBody) check() error {
 
 func (b *abortBody) check() error { return launch.CheckKey("message", b.Message) }
 func (*fencedBody) check() error  { return nil }
-func (b *byeBody) check() error   { return short("reason", b.Reason, maxReason) }
+func (b *statusBody) check() error {
+	return first(launch.CheckKey("run", b.Run), launch.CheckKey("status", b.Status))
+}
+func (b *byeBody) check() error { return short("reason", b.Reason, maxReason) }

@@ -118,16 +118,23 @@ func (c *client) ask(b body) body {
 // bye returns the reason with which the host ends the connection.
 func (c *client) bye() string {
 	c.t.Helper()
+	reason, _ := c.end()
+	return reason
+}
+
+// end says besides whether to connect again is of no use.
+func (c *client) end() (reason string, final bool) {
+	c.t.Helper()
 	for {
 		_, b := c.hear()
 		if b == nil {
-			return ""
+			return "", false
 		}
 		if b, ok := b.(*byeBody); ok {
 			if _, after := c.hear(); after != nil {
 				c.t.Errorf("the host says %#v after bye", after)
 			}
-			return b.Reason
+			return b.Reason, b.Final
 		}
 	}
 }
@@ -140,6 +147,7 @@ type fakeHost struct {
 	conns map[launch.SessionKey]*fakeConn
 	tool  func(piworkflows.ToolCall) piworkflows.ToolResult
 	epoch uint64
+	hold  chan struct{} // closed to let reports of an end be committed; may be nil
 }
 
 func (h *fakeHost) Tool() piworkflows.ToolSpec {
@@ -149,6 +157,9 @@ func (h *fakeHost) Tool() piworkflows.ToolSpec {
 func (h *fakeHost) Connect(_ context.Context, hello delivery.Hello, s delivery.Session) (Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if hello.After != 0 && hello.After < h.epoch {
+		return nil, launch.Refuse(launch.ErrStale, "another process has connected since")
+	}
 	h.epoch++
 	c := &fakeConn{h: h, s: s, epoch: h.epoch, done: make(chan struct{})}
 	if h.conns == nil {
@@ -207,11 +218,16 @@ func (c *fakeConn) end(fenced bool) {
 	})
 }
 
+func (c *fakeConn) Replied(string, delivery.Reply) {}
+
 func (c *fakeConn) TurnStarted(_ context.Context, turn, message string) (delivery.Ownership, error) {
 	return delivery.Owned, c.h.tell("started", turn, message)
 }
 
 func (c *fakeConn) TurnSettled(_ context.Context, turn string, end delivery.End, byPerson bool) error {
+	if c.h.hold != nil {
+		<-c.h.hold
+	}
 	return c.h.tell("settled", turn, end.String())
 }
 func (c *fakeConn) Input(context.Context) error { return c.h.tell("input") }

@@ -24,6 +24,8 @@
 //     up to [MaxContent].
 //   - pi/order: reports are taken one by one, in order; each is answered once it is
 //     committed, and repeated by the extension until it is. A repeat is adopted.
+//     What the host asks meanwhile is answered beside them; a peer that says more
+//     than 8 frames beyond an unanswered report waits for its answer.
 //   - pi/stall: what a peer does not read is kept up to [MaxQueue]; then its
 //     connection ends. No peer waits for another.
 package pi

@@ -291,7 +291,7 @@ func (e *Endpoint) Close() error {
 	}
 	e.closed = true
 	for p := range e.peers {
-		p.bye("the host is closing")
+		p.bye("the host is closing", false)
 	}
 	e.mu.Unlock()
 	e.cancel()

@@ -3,17 +3,25 @@ package pi
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"example.com/piworkflows"
 	"example.com/piworkflows/delivery"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 	"github.com/google/go-cmp/cmp"
 )
@@ -89,6 +97,7 @@ func TestHostAsks(t *testing.T) {
 		if err := s.Abort(ctx, "m"); err != nil {
 			t.Error(err)
 		}
+		s.(delivery.Viewer).Show("deploy-1", view.Running)
 		if _, err := s.Look(ctx, nil); !errors.Is(err, launch.ErrBusy) {
 			t.Errorf("a look that cannot be answered: %v", err)
 		}
@@ -103,12 +112,92 @@ func TestHostAsks(t *testing.T) {
 	answer(&sendBody{Message: "m", Others: []string{}, Intent: "i", Epoch: 1, Deadline: 2, TriggerTurn: true, CustomType: "c", Content: "x",
 		Details: []byte(`{"messageId":"m"}`)}, &sentBody{Verdict: "occupied", Reason: "busy"})
 	answer(&abortBody{Message: "m"}, &abortedBody{})
+	if _, b := c.hear(); cmp.Diff(body(&statusBody{Run: "deploy-1", Status: "running"}), b) != "" {
+		t.Errorf("the status came as %#v", b)
+	}
 	answer(&lookBody{Names: []string{}}, &unableBody{Reason: "later"})
 	answer(&lookBody{Names: []string{}}, &sentBody{Verdict: "taken"})
 	if why := c.bye(); !strings.Contains(why, "another question") {
 		t.Errorf("the connection ended with %q", why)
 	}
 	<-done
+}
+
+// What the host asks while a report is being committed is answered; a look is
+// answered after the report, as they were said.
+func TestAnswersBesideReports(t *testing.T) {
+	h := &fakeHost{hold: make(chan struct{})}
+	e := open(t, Options{Host: h})
+	c := dial(t, e)
+	c.hello(e, "s")
+	s := h.conn(t, "s").s
+	c.say(1, &turnSettledBody{Turn: "t1", End: "completed"})
+	looked := make(chan error, 1)
+	go func() {
+		_, err := s.Look(t.Context(), nil)
+		looked <- errors.Join(err, h.tell("looked"))
+	}()
+	id, _ := c.hear()
+	c.say(id, &reportBody{Idle: true, Evidence: []evidenceBody{}})
+	sent := make(chan error, 1)
+	go func() {
+		a, err := s.Send(t.Context(), delivery.Message{ID: "m", Epoch: 1, CustomType: "c", Details: []byte("{}")})
+		if a.Verdict != delivery.Taken {
+			t.Errorf("the send was answered %+v", a)
+		}
+		sent <- err
+	}()
+	id, _ = c.hear()
+	c.say(id, &sentBody{Verdict: "taken"})
+	if err := <-sent; err != nil { // and the report still waits
+		t.Error(err)
+	}
+	close(h.hold)
+	if _, b := c.hear(); b == nil || b.kind() != "ok" {
+		t.Errorf("the report was answered %#v", b)
+	}
+	if err := <-looked; err != nil || h.heard() != "settled t1 completed, looked" {
+		t.Errorf("the host heard %q, %v", h.heard(), err)
+	}
+}
+
+// A peer that says more than a few frames beyond a report that is not answered
+// waits itself; nothing grows, and nothing is lost.
+func TestReportsDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHost{hold: make(chan struct{})}
+		e := &Endpoint{o: Options{Host: h, Log: slog.New(slog.DiscardHandler), Settled: func(Turn) {}}, token: "x", tokenID: sha256.Sum256([]byte("x"))}
+		e.ctx = t.Context()
+		mine, theirs := net.Pipe()
+		p := newPeer(e, theirs)
+		var wg sync.WaitGroup
+		wg.Go(p.serve)
+		wg.Go(func() { _, _ = io.Copy(io.Discard, mine) })
+		const flood = 100
+		var wrote atomic.Int32
+		wg.Go(func() {
+			defer mine.Close()
+			for i, b := range append([]body{hello(e, "s"), &turnSettledBody{Turn: "t", End: "completed"}}, slices.Repeat([]body{&changedBody{}}, flood)...) {
+				line, err := encode(uint64(i), b)
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := mine.Write(line); err != nil {
+					t.Error(err)
+				}
+				wrote.Add(1)
+			}
+		})
+		synctest.Wait()
+		if n := int(wrote.Load()) - 2; n != maxBehind+1 { // and the one that the reader has
+			t.Errorf("%d frames were taken beyond the report", n)
+		}
+		close(h.hold)
+		wg.Wait()
+		if got := strings.Count(h.heard(), "changed"); got != flood || !strings.HasPrefix(h.heard(), "settled t completed, changed") {
+			t.Errorf("the host heard %d of %d: %.60s", got, flood, h.heard())
+		}
+	})
 }
 
 // Content beyond a frame goes by reference, both ways.
@@ -186,24 +275,31 @@ func TestHostile(t *testing.T) {
 		return string(line)
 	}
 	first := frame(hello(e, "s"))
-	for _, c := range []struct{ why, says, reason string }{
-		{"garbage instead of a hello", "GET / HTTP/1.1\r\n\r\n", "token"},
-		{"another frame instead of a hello", frame(&changedBody{}), "token"},
-		{"a wrong token", frame(wrong), "token"},
-		{"a hello that is too long", `{"kind":"` + strings.Repeat("x", 2*maxHello), "65536"},
-		{"another version", frame(old), "version"},
-		{"a relative session file", frame(relative), "absolute"},
-		{"garbage after the hello", first + "\x00\x01\n", "not valid JSON"},
-		{"bad UTF-8", first + "{\"kind\":\"changed\",\"id\":0,\"body\":{\"why\":\"\xff\"}}\n", "UTF-8"},
-		{"an unknown envelope field", first + `{"kind":"changed","id":0,"body":{},"x":1}` + "\n", "unknown field"},
-		{"a frame that is too long", first + strings.Repeat("x", 2*MaxFrame), "1048576"},
-		{"a second hello", first + first, "hello"},
-		{"a fetch of nothing", first + frame(&fetchBody{Digest: strings.Repeat("0", 64)}), "fetch"},
-		{"a chunk of nothing", first + frame(&chunkBody{Digest: strings.Repeat("0", 64), Data: []byte("x")}), "chunk"},
+	final := map[bool]string{true: "of no use", false: "of use"}
+	for _, c := range []struct {
+		why, says, reason string
+		final             bool
+	}{
+		{"garbage instead of a hello", "GET / HTTP/1.1\r\n\r\n", "token", true},
+		{"another frame instead of a hello", frame(&changedBody{}), "token", true},
+		{"a wrong token", frame(wrong), "token", true},
+		{"a hello that is too long", `{"kind":"` + strings.Repeat("x", 2*maxHello), "65536", true},
+		{"another version", frame(old), "version", true},
+		{"a relative session file", frame(relative), "absolute", true},
+		{"garbage after the hello", first + "\x00\x01\n", "not valid JSON", false},
+		{"bad UTF-8", first + "{\"kind\":\"changed\",\"id\":0,\"body\":{\"why\":\"\xff\"}}\n", "UTF-8", false},
+		{"an unknown envelope field", first + `{"kind":"changed","id":0,"body":{},"x":1}` + "\n", "unknown field", false},
+		{"a frame that is too long", first + strings.Repeat("x", 2*MaxFrame), "1048576", false},
+		{"a second hello", first + first, "hello", false},
+		{"a fetch of nothing", first + frame(&fetchBody{Digest: strings.Repeat("0", 64)}), "fetch", false},
+		{"a chunk of nothing", first + frame(&chunkBody{Digest: strings.Repeat("0", 64), Data: []byte("x")}), "chunk", false},
 	} {
 		p := dial(t, e)
 		go func() { _, _ = p.c.Write([]byte(c.says)) }() // it may be cut off
-		got := p.bye()
+		got, last := p.end()
+		if last != c.final {
+			t.Errorf("%s: connecting again is said to be %s", c.why, final[last])
+		}
 		if !strings.Contains(got, c.reason) || len(got) > maxReason || strings.Contains(got, wrong.Token) {
 			t.Errorf("%s: the connection ended with %q, want %q in it", c.why, got, c.reason)
 		}
@@ -239,6 +335,16 @@ func TestFencedIsToldFirst(t *testing.T) {
 		t.Errorf("the older connection heard %#v, want fenced", got)
 	}
 	if _, got := a.hear(); got != nil {
+		t.Errorf("then it heard %#v", got)
+	}
+	late := dial(t, e) // it had no chance to hear it and connects again
+	again := hello(e, "s")
+	again.After = 1
+	late.say(1, again)
+	if _, got := late.hear(); got == nil || got.kind() != "fenced" {
+		t.Errorf("who connects again heard %#v, want fenced", got)
+	}
+	if _, got := late.hear(); got != nil {
 		t.Errorf("then it heard %#v", got)
 	}
 }

@@ -21,6 +21,7 @@ const MAX_CHUNK = 256 << 10;
 const MAX_QUEUE = 8 << 20;
 const MAX_REPORTS = 1000;
 const MAX_TEXT = 8 << 10;
+const MAX_REPLY = 128 << 10;
 const HOLD_MS = 30_000; // for how long typed text that starts no turn holds sends
 const START_MS = 1_000; // in which a turn that was asked for makes Pi busy
 const DEFERRED_MS = 30_000; // the same, when settled handlers of others run
@@ -29,7 +30,14 @@ const ANSWER_MS = 20_000; // that a tool call waits for its answer
 const LEAVE_MS = 1_000; // that a shutdown waits for the host
 const MIN_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-const MESSAGE_TYPES = ["pi-workflows-deferred-turn", "pi-workflows-notice"];
+const MESSAGE_TYPES = [
+  "pi-workflows-deferred-turn",
+  "pi-workflows-notice",
+  "pi-workflows-step",
+  "pi-workflows-checkpoint",
+  "pi-workflows-decision",
+  "pi-workflows-notification",
+];
 
 // What outlives a reload of the extension is kept on globalThis. The token goes
 // there from the environment, so that no child process inherits it.
@@ -62,8 +70,8 @@ function clip(text, max) {
 }
 
 // word makes a text fit for a field that takes a short printable key.
-function word(text) {
-  return clip(String(text ?? "").replace(/[^\x20-\x7e]/g, "?"), 64);
+function word(text, max = 64) {
+  return clip(String(text ?? "").replace(/[^\x20-\x7e]/g, "?"), max);
 }
 
 function textOf(content) {
@@ -77,46 +85,20 @@ function backoff(n, random = Math.random()) {
   return Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(n, 20)) * (0.5 + random / 2);
 }
 
-// parseCommand makes the tool's arguments of what a person typed after
-// /workflow: an action, then key=value, a run id, a workflow's name, or one
-// JSON object, which is the input.
-function parseCommand(text, spec) {
-  let rest = text.trim();
-  const args = {};
-  const open = rest.search(/(^|\s)\{/);
-  if (open >= 0) {
-    try {
-      args.input = JSON.parse(rest.slice(open));
-    } catch {
-      return { error: "The input is not valid JSON. Write it as the last word, for example: /workflow start NAME {\"key\": 1}" };
-    }
-    rest = rest.slice(0, open).trim();
+// ---- reports that wait for the host -----------------------------------------------
+
+// thin drops what decides nothing any more, when a host is long away: the oldest
+// input, or the oldest turn that nobody's message opened, start and end at once.
+// The last of each stays, and the last turn that the person stopped; so does all
+// that tells whose a turn is.
+function thin(out) {
+  const id = (r) => r.body.turn ?? r.body.key;
+  const loose = new Set(out.filter((r) => r.kind === "input" || (r.kind === "turnStarted" && !r.body.message)).map(id));
+  for (const fits of [(r) => r.kind === "input", (r) => r.kind === "turnStarted", (r) => r.body.byPerson]) {
+    loose.delete(id(out.findLast(fits) ?? { body: {} }));
   }
-  const words = rest.split(/\s+/).filter(Boolean);
-  const known = spec?.parameters?.properties ?? {};
-  const actions = known.action?.enum ?? [];
-  args.action = words.shift() ?? "status";
-  if (actions.length > 0 && !actions.includes(args.action)) {
-    return { error: `There is no action of that name. Actions: ${actions.join(", ")}.` };
-  }
-  for (const w of words) {
-    const at = w.indexOf("=");
-    const key = at > 0 ? w.slice(0, at) : /-[0-9A-HJKMNP-TV-Z]{26}$/.test(w) ? "runId" : "workflow";
-    if (!Object.hasOwn(known, key) || Object.hasOwn(args, key)) {
-      return { error: `What to do with "${clip(w, 60)}"? Write key=value with one of: ${Object.keys(known).join(", ")}.` };
-    }
-    const value = at > 0 ? w.slice(at + 1) : w;
-    if ((known[key].type ?? "string") === "string") {
-      args[key] = value;
-      continue;
-    }
-    try {
-      args[key] = JSON.parse(value);
-    } catch {
-      return { error: `${key} is not valid JSON.` };
-    }
-  }
-  return { args };
+  const [first] = loose;
+  return out.filter((r) => id(r) !== first);
 }
 
 // ---- what the branch and the disk show ----------------------------------------
@@ -357,6 +339,8 @@ class Bridge {
     this.link = undefined;
     this.out = []; // reports that are not confirmed
     this.away = false; // fenced
+    this.epoch = 0; // of the last connection: no session is taken from who came later
+    this.refused = ""; // why the host wants no connection with this extension
     this.turn = undefined; // {key, message, intent, started, own, leaf, stop}
     this.opening = undefined; // {message, intent, at, deferred}: asked for, not begun
     this.typed = 0; // when text was typed that has not begun a turn
@@ -375,6 +359,8 @@ class Bridge {
     if (file && this.session?.id === id && this.session.file === path.resolve(file) && this.state.live === this) {
       this.ctx = ctx; // said twice
       this.away = false;
+      this.epoch = 0;
+      this.refused = "";
       return this.connect(reason);
     }
     this.state.live?.leave();
@@ -404,7 +390,7 @@ class Bridge {
 
   connect(reason) {
     clearTimeout(this.timer);
-    if (!this.session || this.away || this.link || !this.state.socket || !this.state.token) return this.status();
+    if (!this.session || this.away || this.refused || this.link || !this.state.socket || !this.state.token) return this.status();
     const socket = net.connect(this.state.socket);
     const link = new Link(socket, {
       message: (kind, id, body) => this.message(link, kind, id, body),
@@ -420,6 +406,7 @@ class Bridge {
         pid: process.pid,
         reason: word(reason),
         durable: true,
+        ...(this.epoch > 0 && { after: this.epoch }),
       }),
     );
     this.status();
@@ -431,7 +418,7 @@ class Bridge {
     if (Date.now() - link.since > 1_000 && link.ready) this.tries = 0;
     this.wake();
     this.status();
-    if (!this.session || this.away) return;
+    if (!this.session || this.away || this.refused) return;
     this.timer = setTimeout(() => this.connect("reconnect"), backoff(this.tries++));
     this.timer.unref();
   }
@@ -440,8 +427,8 @@ class Bridge {
     if (this.link !== link) return;
     switch (kind) {
       case "welcome":
-        if (body.version !== VERSION) return link.close();
-        link.epoch = body.epoch;
+        if (body.version !== VERSION) return this.refuse(link, "its protocol has another version; type /reload in Pi, or start it from this host again");
+        link.epoch = this.epoch = body.epoch;
         this.offer(body.tool);
         void this.flush();
         return this.status();
@@ -458,17 +445,30 @@ class Bridge {
         link.close();
         for (const call of this.calls) call.lost();
         return this.status();
+      case "status":
+        this.run = word(`${body.run} ${body.status}`, 128);
+        return this.status();
       case "bye":
-        return link.close();
+        return body.final ? this.refuse(link, body.reason) : link.close();
       default:
         return link.close();
     }
   }
 
-  // act lifts a fence: the person, or a new session start, asked for it.
+  // refuse ends a connection that would end in the same way every time.
+  refuse(link, reason) {
+    this.refused = word(reason, 200);
+    link.close();
+    for (const call of this.calls) call.lost();
+  }
+
+  // act lifts a fence or a refusal: the person, or a new session start, asked for
+  // it.
   act() {
-    if (!this.away) return;
+    if (!this.away && !this.refused) return;
     this.away = false;
+    this.epoch = 0;
+    this.refused = "";
     this.connect("person");
   }
 
@@ -476,8 +476,9 @@ class Bridge {
 
   report(kind, body) {
     if (!this.session) return;
-    if (this.out.length >= MAX_REPORTS) this.out.shift(); // the branch tells the host the rest
+    if (kind === "turnStarted" && this.out.some((r) => r.kind === kind && r.body.turn === body.turn)) return; // a retry
     this.out.push({ kind, body });
+    if (this.out.length > MAX_REPORTS) this.out.splice(0, this.out.length, ...thin(this.out));
     void this.flush();
   }
 
@@ -615,6 +616,7 @@ class Bridge {
       if (m.deadline && this.now() >= m.deadline) return refused("the deadline has passed");
       if (!this.free()) return occupied("the session is busy");
       if (this.holding() || this.ctx.hasPendingMessages()) return occupied("the person's input waits");
+      if (this.out.length >= MAX_REPORTS) return occupied("too many reports wait for the host");
       if (this.stopped) return occupied("the person stopped a turn");
       this.render(m.customType);
       const message = { customType: m.customType, content: m.content, display: true, details: m.details };
@@ -684,7 +686,6 @@ class Bridge {
     setImmediate(() => {
       this.settling = false;
       this.changed("settled");
-      this.refresh().catch(() => {}); // it is only shown
     });
     if (!t?.started) return;
     const aborted = event.aborted ?? t.stop === "aborted";
@@ -703,7 +704,11 @@ class Bridge {
     }
     if (reply) {
       body.replyEntry = word(reply.id);
-      body.reply = clip(textOf(reply.message.content), MAX_TEXT);
+      const text = textOf(reply.message.content);
+      body.reply = clip(text, MAX_REPLY);
+      // Whole is a finished text of the message's own turn, to which nobody added.
+      const typed = mine.some((e) => e.type === "message" && e.message?.role === "user");
+      body.whole = end === "completed" && reply.message.stopReason === "stop" && body.reply === text && prompt?.type === "custom_message" && !typed;
     }
     this.report("turnSettled", body);
   }
@@ -769,10 +774,11 @@ class Bridge {
     if (this.away) return this.fail("Another Pi process has taken this session over. Nothing was done; use that one, or type here to take it back.");
     this.connect("tool");
     const current = () => this.link && this.reported(this.link);
-    if (!(await this.until(current, CONNECT_MS))) {
+    if (!(await this.until(() => current() || this.refused, CONNECT_MS))) {
       return this.fail("The workflow host is not running or not reachable. Nothing was done; try again when it is back.");
     }
-    const body = { key: randomUUID(), person, args: JSON.stringify(params ?? {}) };
+    if (this.refused) return this.fail(`The workflow host takes no call from this Pi. Nothing was done. It says: ${this.refused}`);
+    const body = { key: randomUUID(), person, args: person ? params : JSON.stringify(params ?? {}) };
     if (toolCallId) body.toolCallId = clip(toolCallId, 512);
     return new Promise((resolve) => {
       const finish = (result) => {
@@ -788,7 +794,7 @@ class Bridge {
           if (!link || call.via === link) return;
           call.via = link;
           link.ask("tool", body).then(
-            (a) => (this.note(a.body.details), finish(a.kind === "toolResult" ? a.body : this.fail("The call was refused. Nothing was done."))),
+            (a) => finish(a.kind === "toolResult" ? a.body : this.fail("The call was refused. Nothing was done.")),
             (err) => {
               if (err?.message === "too large to send") finish(this.fail("The arguments are too large. Nothing was done."));
             }, // otherwise it is repeated on the next connection
@@ -806,42 +812,29 @@ class Bridge {
 
   async command(text, ctx) {
     this.act();
-    const { args, error } = parseCommand(text, this.spec);
-    if (error) return ctx.ui.notify(error, "error");
-    if (args.action === "cancel" && !args.runId) {
-      const now = await this.tool({ action: "status" }, "", true);
-      if (now.isError || !now.details?.runId) return ctx.ui.notify(now.text, now.isError ? "error" : "info");
-      args.runId = now.details.runId;
-    }
-    const r = await this.tool(args, "", true);
+    const r = await this.tool(clip(text.trim(), MAX_FRAME / 8), "", true);
     ctx.ui.notify(r.text, r.isError ? "error" : "info");
   }
 
   completions(prefix) {
-    const actions = this.spec?.parameters?.properties?.action?.enum ?? [];
-    const items = actions.filter((a) => a.startsWith(prefix)).map((a) => ({ value: a, label: a }));
+    const commands = this.spec?.commands ?? [];
+    const items = commands.filter((c) => c.name.startsWith(prefix)).map((c) => ({ value: c.name, label: c.usage }));
     return items.length > 0 ? items : null;
   }
 
   // -- what the person sees
 
-  note(details) {
-    if (details?.runId && (details.status || details.queued || details.state)) {
-      this.run = word(`${details.runId} ${details.status ?? details.state ?? "queued"}`);
-      this.status();
-    }
-  }
-
-  // refresh shows how the session's run stands, after a turn.
-  async refresh() {
-    if (!this.run || / (completed|failed|timed_out|cancelled)$/.test(this.run)) return;
-    if (!(await this.until(() => this.link && this.reported(this.link), CONNECT_MS))) return;
-    await this.tool({ action: "status" }, "", false);
-  }
-
   status(text) {
     const link = this.link;
-    text ??= this.away ? "taken over by another Pi" : link?.ready ? this.run || "connected" : link ? "connecting" : "host away";
+    text ??= this.away
+      ? "taken over by another Pi"
+      : this.refused
+        ? "refused by the host; type /workflow to see why"
+        : link?.ready
+          ? this.run || "connected"
+          : link
+            ? "connecting"
+            : "host away";
     try {
       if (this.ctx?.hasUI) this.ctx.ui.setStatus("workflow", `workflow: ${text}`);
     } catch {
@@ -921,4 +914,4 @@ export default function piworkflows(pi) {
 }
 
 // For tests.
-export const internals = { Bridge, Disk, Link, backoff, clip, cut, encode, evidence, parseCommand, processState, renderMessage };
+export const internals = { Bridge, Disk, Link, backoff, clip, cut, encode, evidence, processState, renderMessage, thin };

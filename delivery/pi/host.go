@@ -16,17 +16,10 @@ type Host interface {
 	Tool() piworkflows.ToolSpec
 }
 
-// Conn is one registered connection. The methods are those of
-// [piworkflows.Conn].
+// Conn is one registered connection; [piworkflows.Conn] is one.
 type Conn interface {
-	TurnStarted(ctx context.Context, turn, message string) (delivery.Ownership, error)
-	TurnSettled(ctx context.Context, turn string, end delivery.End, byPerson bool) error
-	Input(ctx context.Context) error
-	Changed()
-	Shutdown(ctx context.Context) error
-	Close()
-	Epoch() uint64
-	Done() <-chan struct{}
+	delivery.Reporter
+	Replied(turn string, r delivery.Reply)
 	Tool(ctx context.Context, call piworkflows.ToolCall) piworkflows.ToolResult
 }
 
@@ -56,6 +49,6 @@ type Turn struct {
 	// PromptEntry and ReplyEntry are ids of entries in the session file, of what
 	// opened the turn and of its final assistant message; empty when unknown.
 	PromptEntry, ReplyEntry string
-	// Prompt and Reply are their texts, cut at 8 KiB. They are private.
+	// Prompt and Reply are their texts, cut at 8 KiB and 128 KiB. They are private.
 	Prompt, Reply string
 }

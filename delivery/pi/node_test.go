@@ -3,6 +3,7 @@ package pi
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +44,38 @@ func node(t *testing.T, script string, env func(dir string) []string) {
 }
 
 func TestExtensionLogic(t *testing.T) { node(t, "logic.mjs", func(string) []string { return nil }) }
+
+// A host that does not know this Pi, or speaks another version, is not asked again
+// until the person acts.
+func TestExtensionRefused(t *testing.T) {
+	var log bytes.Buffer
+	e := open(t, Options{Host: ForRuntime(openRuntime(t)), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, c := range []struct {
+		why, says string
+		env       func(dir string) []string
+	}{
+		{"a wrong token", "token of this host; start Pi from this host again", func(string) []string {
+			return append(e.Env(), "PIWORKFLOWS_TOKEN="+strings.Repeat("0", 64))
+		}},
+		{"another version", "version is 1 here; type /reload in Pi", func(dir string) []string {
+			next := filepath.Join(dir, "next.mjs")
+			if err := os.WriteFile(next, bytes.Replace(Extension(), []byte("const VERSION = 1;"), []byte("const VERSION = 2;"), 1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return append(e.Env(), "EXTENSION="+next)
+		}},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			node(t, "refused.mjs", func(dir string) []string { return append(c.env(dir), "SAYS="+c.says) })
+		})
+	}
+	if err := e.Close(); err != nil { // the log is complete
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "a connection of Pi was ended"); n != 4 {
+		t.Errorf("%d connections were refused, want one each at the start and one each when the person acted:\n%s", n, log.String())
+	}
+}
 
 // lossy is a host that can lose the answer of a call.
 type lossy struct {

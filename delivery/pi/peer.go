@@ -13,10 +13,12 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// maxCalls bounds the tool calls that one peer has under way.
-const maxCalls = 16
+const (
+	maxCalls  = 16 // tool calls of one peer that are under way
+	maxBehind = 8  // frames of one peer that wait for the report before them
+)
 
-// peer is one connection. One goroutine reads and reports, one writes.
+// peer is one connection. One goroutine reads, one reports, one writes.
 type peer struct {
 	e   *Endpoint
 	c   net.Conn
@@ -25,7 +27,8 @@ type peer struct {
 	key   launch.SessionKey // set by hello
 	conn  Conn              // likewise; nil before
 	calls chan struct{}
-	in    incoming // used by the reader alone
+	told  chan told // what the peer said, in order, from the reader to the reporter
+	in    incoming  // used by the reader alone
 
 	gone chan struct{} // closed when the reader has ended
 	wake chan struct{} // for the writer
@@ -33,6 +36,7 @@ type peer struct {
 	mu      sync.Mutex
 	queue   [][]byte
 	queued  int
+	leaving bool      // the end of the host's side is the peer's own wish, to be confirmed
 	last    bool      // what is queued is said, then the connection ends
 	until   time.Time // at the latest then
 	asked   uint64
@@ -40,30 +44,47 @@ type peer struct {
 	out     outgoing
 }
 
+// told is one message of a peer.
+type told struct {
+	id   uint64
+	body body
+}
+
 func newPeer(e *Endpoint, c net.Conn) *peer {
-	return &peer{e: e, c: c, log: e.o.Log, calls: make(chan struct{}, maxCalls), gone: make(chan struct{}),
-		wake: make(chan struct{}, 1), pending: map[uint64]chan body{}}
+	return &peer{e: e, c: c, log: e.o.Log, calls: make(chan struct{}, maxCalls), told: make(chan told, maxBehind),
+		gone: make(chan struct{}), wake: make(chan struct{}, 1), pending: map[uint64]chan body{}}
 }
 
 // serve runs the connection until it ends.
 func (p *peer) serve() {
-	var wg sync.WaitGroup
-	wg.Go(p.write)
+	var reporter, writer sync.WaitGroup
+	reporter.Go(p.report)
+	writer.Go(p.write)
 	err := p.read()
-	if err != nil { // said before the host's end of the connection ends it without a word
-		p.log.Warn("a connection of Pi was ended", "session", string(p.key), "err", err)
-		p.bye(launch.SafeText(err.Error(), maxReason))
-	} else {
-		p.finish()
-	}
 	close(p.gone)
+	close(p.told)
+	reporter.Wait() // what was read counts
+	p.end(err)
 	if p.conn != nil {
 		p.conn.Close()
 	}
-	wg.Wait()
+	writer.Wait()
 }
 
-// read takes frames until the connection ends; the error is told to the peer.
+// end ends the connection; what goes wrong is said before the host's end of it
+// ends it without a word.
+func (p *peer) end(err error) {
+	if err == nil {
+		p.finish()
+		return
+	}
+	p.log.Warn("a connection of Pi was ended", "session", string(p.key), "err", err)
+	p.bye(launch.SafeText(err.Error(), maxReason), p.conn == nil && delivery.Rejected(err))
+}
+
+// read takes frames until the connection ends; the error is told to the peer. It
+// waits for no report but when maxBehind frames do so already, so that what the
+// host asks meanwhile is answered (rule pi/order).
 func (p *peer) read() error {
 	frames := newFrames(p.c)
 	if err := p.c.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
@@ -87,8 +108,24 @@ func (p *peer) read() error {
 		if err != nil {
 			return err
 		}
-		if over, err := p.take(id, b); over || err != nil {
+		if err := p.take(id, b); err != nil {
 			return err
+		}
+	}
+}
+
+// report takes what the peer told, one by one. After one that failed it takes
+// none: the peer repeats them all.
+func (p *peer) report() {
+	over := false
+	for t := range p.told {
+		if over {
+			continue
+		}
+		var err error
+		if over, err = p.tell(t.id, t.body); over || err != nil {
+			over = true
+			p.end(err)
 		}
 	}
 }
@@ -101,7 +138,7 @@ func protocolError(err error) error {
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return invalid("the first frame did not come within %v", helloTimeout)
+		return launch.Refuse(launch.ErrBusy, "the first frame did not come within %v", helloTimeout)
 	}
 	return nil
 }
@@ -111,17 +148,21 @@ func (p *peer) hello(line []byte) error {
 	h, ok := b.(*helloBody)
 	switch { // who has no token is told nothing else
 	case !ok || !p.e.admits(h.Token):
-		return launch.Refuse(launch.ErrNotAllowed, "the first frame must be a hello with the token of this host")
+		return launch.Refuse(launch.ErrNotAllowed, "the first frame must be a hello with the token of this host; start Pi from this host again")
 	case h.Version != Version:
-		return invalid("the protocol's version is %d here; use the extension that this host embeds", Version)
+		return invalid("the protocol's version is %d here; type /reload in Pi, or start it from this host again", Version)
 	case err != nil:
 		return err
 	}
 	if p.key, err = launch.NewSessionKey(h.Session.ID, h.Session.File); err != nil {
 		return err
 	}
-	hello := delivery.Hello{Session: p.key, Process: h.Process, Durable: h.Durable}
-	conn, err := p.e.o.Host.Connect(p.e.ctx, hello, &session{p})
+	hello := delivery.Hello{Session: p.key, Process: h.Process, Durable: h.Durable, After: h.After}
+	s := &session{p}
+	conn, err := p.e.o.Host.Connect(p.e.ctx, hello, s)
+	if errors.Is(err, launch.ErrStale) { // it could not be told before
+		s.Fenced()
+	}
 	if err != nil {
 		return err
 	}
@@ -133,14 +174,64 @@ func (p *peer) hello(line []byte) error {
 	return p.say(id, &welcomeBody{Version: Version, Epoch: conn.Epoch(), Tool: p.e.tool})
 }
 
-// take handles one message. over ends the connection without an error.
-func (p *peer) take(id uint64, b body) (over bool, err error) {
+// take hands one message on.
+func (p *peer) take(id uint64, b body) error {
+	switch b := b.(type) {
+	case *sentBody, *abortedBody, *unableBody:
+		p.answer(id, b)
+	case *fetchBody:
+		c, err := p.out.chunk(b)
+		if err != nil {
+			return err
+		}
+		return p.say(id, c)
+	case *largeBody:
+		f, err := p.in.begin(b)
+		if err != nil {
+			return err
+		}
+		return p.say(0, f)
+	case *chunkBody:
+		f, whole, err := p.in.add(b)
+		switch {
+		case err != nil:
+			return err
+		case whole == nil:
+			return p.say(0, f)
+		}
+		id, large, err := decode(fromExtension, whole, MaxContent)
+		if err != nil {
+			return err
+		}
+		if large.kind() != "tool" { // nothing else may be large
+			return invalid("a %s must fit into a frame", large.kind())
+		}
+		return p.take(id, large)
+	case *helloBody:
+		return invalid("%s is not expected here", b.kind())
+	case *toolBody:
+		select {
+		case p.calls <- struct{}{}:
+		default:
+			return p.say(id, &toolResultBody{Text: "full: too many workflow calls at once; nothing was done, call again", IsError: true})
+		}
+		p.told <- told{id, b}
+	default:
+		p.told <- told{id, b}
+	}
+	return nil
+}
+
+// tell hands to the host what comes in order: reports, answers to looks, calls.
+// over ends the connection without an error.
+func (p *peer) tell(id uint64, b body) (over bool, err error) {
 	ctx := p.e.ctx
 	switch b := b.(type) {
 	case *turnStartedBody:
 		own, err := p.conn.TurnStarted(ctx, b.Turn, b.Message)
 		return p.confirm(id, ownerships[own], err)
 	case *turnSettledBody:
+		p.conn.Replied(b.Turn, delivery.Reply{PromptEntry: b.PromptEntry, ReplyEntry: b.ReplyEntry, Text: b.Reply, Usable: b.Whole})
 		err := p.conn.TurnSettled(ctx, b.Turn, ends[b.End], b.ByPerson)
 		if err == nil {
 			p.e.o.Settled(Turn{Session: p.key, Turn: b.Turn, End: ends[b.End], ByPerson: b.ByPerson, Aborted: b.Aborted,
@@ -161,44 +252,17 @@ func (p *peer) take(id uint64, b body) (over bool, err error) {
 		p.conn.Changed()
 	case *shutdownBody:
 		p.log.Debug("Pi shuts its session down", "session", string(p.key), "reason", b.Reason)
+		p.mu.Lock()
+		p.leaving = true
+		p.mu.Unlock()
 		if over, err := p.confirm(id, "", p.conn.Shutdown(ctx)); over || err != nil {
 			return over, err
 		}
 		return true, nil
-	case *toolBody:
-		return false, p.tool(id, b)
-	case *reportBody, *sentBody, *abortedBody, *unableBody:
+	case *reportBody:
 		p.answer(id, b)
-	case *fetchBody:
-		c, err := p.out.chunk(b)
-		if err != nil {
-			return false, err
-		}
-		return false, p.say(id, c)
-	case *largeBody:
-		f, err := p.in.begin(b)
-		if err != nil {
-			return false, err
-		}
-		return false, p.say(0, f)
-	case *chunkBody:
-		f, whole, err := p.in.add(b)
-		switch {
-		case err != nil:
-			return false, err
-		case whole == nil:
-			return false, p.say(0, f)
-		}
-		id, large, err := decode(fromExtension, whole, MaxContent)
-		if err != nil {
-			return false, err
-		}
-		if large.kind() != "tool" { // nothing else may be large
-			return false, invalid("a %s must fit into a frame", large.kind())
-		}
-		return p.take(id, large)
-	default:
-		return false, invalid("%s is not expected here", b.kind())
+	case *toolBody:
+		p.tool(id, b)
 	}
 	return false, nil
 }
@@ -212,31 +276,29 @@ func (p *peer) confirm(id uint64, own string, err error) (over bool, _ error) {
 	if errors.Is(err, launch.ErrStale) { // the session was told that it is fenced
 		return true, nil
 	}
-	for _, kind := range []launch.Kind{launch.ErrInvalid, launch.ErrConflict, launch.ErrNotAllowed, launch.ErrNotFound} {
-		if errors.Is(err, kind) {
-			return false, p.say(id, &refusedBody{Error: kind.String(), Reason: launch.SafeText(err.Error(), maxReason)})
-		}
+	var r *launch.Refusal
+	if delivery.Rejected(err) && errors.As(err, &r) {
+		return false, p.say(id, &refusedBody{Error: r.Kind.String(), Reason: launch.SafeText(err.Error(), maxReason)})
 	}
 	return false, err
 }
 
 // tool carries a call out beside the reports. It goes on when the connection
 // ends: its repetition adopts what it did.
-func (p *peer) tool(id uint64, b *toolBody) error {
-	select {
-	case p.calls <- struct{}{}:
-	default:
-		return p.say(id, &toolResultBody{Text: "full: too many workflow calls at once; nothing was done, call again", IsError: true})
+func (p *peer) tool(id uint64, b *toolBody) {
+	call := piworkflows.ToolCall{RequestKey: b.Key, ToolCallID: b.ToolCallID, Person: b.Person}
+	if b.Person {
+		call.Command = b.Args
+	} else {
+		call.Args = []byte(b.Args)
 	}
-	call := piworkflows.ToolCall{Args: []byte(b.Args), RequestKey: b.Key, ToolCallID: b.ToolCallID, Person: b.Person}
 	p.e.wg.Go(func() {
 		defer func() { <-p.calls }()
 		r := p.conn.Tool(p.e.ctx, call)
 		if p.say(id, &toolResultBody{Text: r.Text, Details: r.Details, IsError: r.IsError}) != nil {
-			p.bye("an answer cannot be sent")
+			p.bye("an answer cannot be sent", false)
 		}
 	})
-	return nil
 }
 
 // request asks the peer and waits for its answer.
@@ -317,9 +379,10 @@ func (p *peer) poke() {
 	}
 }
 
-// bye says the reason, then ends the connection.
-func (p *peer) bye(reason string) {
-	_ = p.say(0, &byeBody{Reason: reason}) // it ends anyway
+// bye says the reason, then ends the connection. final says that it is of no use
+// to connect again in the same way.
+func (p *peer) bye(reason string, final bool) {
+	_ = p.say(0, &byeBody{Reason: reason, Final: final}) // it ends anyway
 	p.finish()
 }
 
@@ -352,7 +415,7 @@ func (p *peer) write() {
 		queue, last := p.queue, p.last
 		p.queue, p.queued = nil, 0
 		var done <-chan struct{}
-		if p.conn != nil {
+		if p.conn != nil && !p.leaving {
 			done = p.conn.Done()
 		}
 		p.mu.Unlock()
@@ -373,7 +436,12 @@ func (p *peer) write() {
 		select {
 		case <-p.wake:
 		case <-done: // the host ended it; Fenced has been said
-			p.finish()
+			p.mu.Lock()
+			leaving := p.leaving
+			p.mu.Unlock()
+			if !leaving {
+				p.finish()
+			}
 		}
 	}
 }

@@ -4,13 +4,17 @@ import (
 	"context"
 
 	"example.com/piworkflows/delivery"
+	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 )
 
 // session is a connection as the host sees it.
 type session struct{ p *peer }
 
-var _ delivery.Session = (*session)(nil)
+var (
+	_ delivery.Session = (*session)(nil)
+	_ delivery.Viewer  = (*session)(nil)
+)
 
 // Look implements [delivery.Session].
 func (s *session) Look(ctx context.Context, names []string) (delivery.Report, error) {
@@ -68,8 +72,13 @@ func (s *session) Fenced() {
 	s.p.finish()
 }
 
+// Show implements [delivery.Viewer].
+func (s *session) Show(run launch.RunID, status view.Status) {
+	_ = s.p.say(0, &statusBody{Run: string(run), Status: string(status)}) // a peer that cannot be told is gone
+}
+
 // wrong ends a connection whose answers do not fit the questions.
 func (s *session) wrong(a body) error {
-	s.p.bye("a " + a.kind() + " answers another question")
+	s.p.bye("a "+a.kind()+" answers another question", false)
 	return launch.Refuse(launch.ErrInvalid, "the extension gave an answer to another question")
 }

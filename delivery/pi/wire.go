@@ -23,7 +23,8 @@ const (
 
 	maxHello  = 64 << 10
 	maxChunk  = 256 << 10 // before base64
-	maxText   = 8 << 10   // of a prompt or a reply in a report
+	maxText   = 8 << 10   // of a prompt in a report
+	maxReply  = 128 << 10 // of a reply in a report
 	maxReason = 200
 )
 
@@ -61,6 +62,7 @@ type (
 		PID     int         `json:"pid"`
 		Reason  string      `json:"reason"`
 		Durable bool        `json:"durable"`
+		After   uint64      `json:"after,omitempty"` // epoch of its last connection
 	}
 	sessionBody struct {
 		ID   string `json:"id"`
@@ -80,6 +82,9 @@ type (
 		ReplyEntry  string `json:"replyEntry,omitempty"`
 		Prompt      string `json:"prompt,omitempty"`
 		Reply       string `json:"reply,omitempty"`
+		// Whole says that the reply is a finished text of the message's own turn,
+		// not cut, and that the person typed nothing into it.
+		Whole bool `json:"whole,omitempty"`
 	}
 	inputBody struct {
 		Key    string `json:"key"`
@@ -95,7 +100,7 @@ type (
 		Key        string `json:"key"`
 		ToolCallID string `json:"toolCallId,omitempty"`
 		Person     bool   `json:"person"`
-		Args       string `json:"args"` // JSON text
+		Args       string `json:"args"` // JSON text; of a person, what stands after /workflow
 	}
 	reportBody struct {
 		Idle     bool           `json:"idle"`
@@ -155,8 +160,13 @@ type (
 		Message string `json:"message"`
 	}
 	fencedBody struct{}
-	byeBody    struct {
+	statusBody struct {
+		Run    string `json:"run"`
+		Status string `json:"status"`
+	}
+	byeBody struct {
 		Reason string `json:"reason"`
+		Final  bool   `json:"final,omitempty"` // to connect again in the same way is of no use
 	}
 )
 
@@ -188,6 +198,7 @@ func (*lookBody) kind() string        { return "look" }
 func (*sendBody) kind() string        { return "send" }
 func (*abortBody) kind() string       { return "abort" }
 func (*fencedBody) kind() string      { return "fenced" }
+func (*statusBody) kind() string      { return "status" }
 func (*byeBody) kind() string         { return "bye" }
 
 // newBody makes an empty message of a kind.
@@ -224,8 +235,9 @@ var bodies = map[side][]func() body{
 		func() body { return new(refusedBody) }, func() body { return new(toolResultBody) },
 		func() body { return new(lookBody) }, func() body { return new(sendBody) },
 		func() body { return new(abortBody) }, func() body { return new(fencedBody) },
-		func() body { return new(byeBody) }, func() body { return new(fetchBody) },
-		func() body { return new(chunkBody) }, func() body { return new(largeBody) },
+		func() body { return new(statusBody) }, func() body { return new(byeBody) },
+		func() body { return new(fetchBody) }, func() body { return new(chunkBody) },
+		func() body { return new(largeBody) },
 	},
 }
 

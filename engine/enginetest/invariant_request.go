@@ -91,7 +91,7 @@ func ByMatrix(q request.Request) error {
 		return nil
 	}
 	for _, c := range request.Matrix() {
-		if c.Action == q.ByAction && c.Kind == q.Kind && slices.Contains(c.By, q.By.Actor) &&
+		if c.Action == q.ByAction && c.Kind == q.Kind && slices.Contains(c.Actors, q.By.Actor) &&
 			q.ByAction != request.ActUpdate && q.ByAction != request.ActExpire && q.ByAction != request.ActEnd {
 			return nil
 		}

@@ -183,7 +183,7 @@ func Session(e session.Event) []Command {
 		return []Command{TurnOpened{e.Request}}
 	case e.Kind == session.EvTurnClosed && e.Request != "":
 		return []Command{TurnClosed{e.Request, e.Turn, e.End}, Prompt{e.Request}}
-	case e.Kind == session.EvSent && e.Request != "": // its turn may have ended before it was seen
+	case e.Kind == session.EvSent && e.Request != "": // its turn may be over already
 		return []Command{Prompt{e.Request}}
 	}
 	if e.Intent == "" {

@@ -152,6 +152,7 @@ func TestSession(t *testing.T) {
 		{"confirmed: its intent is resolved", event(session.EvConfirmed), commands{follow.Resolve{Intent: "i", Message: "m", By: intents.ByFallback}}},
 		{"a message without an intent resolves none", free, nil},
 		{"seen is not confirmed", event(session.EvSent), nil},
+		{"seen, and its turn may be over: the request may be due again", session.Event{Kind: session.EvSent, Request: "q"}, commands{follow.Prompt{Request: "q"}}},
 		{"refused: the attempt did not carry it", event(session.EvRefused), commands{follow.Settle{Intent: "i"}}},
 		{"refused while an earlier ask is unanswered: it may carry it", open, nil},
 		{"proven absent", event(session.EvUncarried), commands{follow.Settle{Intent: "i"}}},

@@ -2,8 +2,8 @@ package request
 
 import (
 	"encoding/json"
+	"unicode/utf8"
 
-	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/launch"
 )
@@ -17,7 +17,7 @@ const (
 	EvOpened               // it was asked
 	EvCandidate            // an answer is being checked
 	EvAccepted             // it is answered
-	EvRejected             // an answer did not fit; it stays open
+	EvRejected             // the check refused the answer; it is open again
 	EvExpired              // its time was over
 	EvCancelled            // its run ended
 	EvPrompted             // a message puts it
@@ -25,17 +25,18 @@ const (
 	EvUsed                 // an effect used it as its approval
 )
 
-var eventNames = [...]string{"none", "opened", "candidate", "accepted", "rejected", "expired", "cancelled", "prompted", "progressed", "used"}
+var eventNames = []string{EvOpened: "opened", EvCandidate: "candidate", EvAccepted: "accepted", EvRejected: "rejected",
+	EvExpired: "expired", EvCancelled: "cancelled", EvPrompted: "prompted", EvProgressed: "progressed", EvUsed: "used"}
 
 // String returns the wire name.
-func (k EventKind) String() string { return eventNames[min(int(k), len(eventNames)-1)] }
+func (k EventKind) String() string { return nameOf(eventNames, k) }
 
 // Event is one committed fact about a request. It holds no private value.
 type Event struct {
 	Kind EventKind
 	By   launch.Actor
-	// Verdict and Key are set when a node's own code decided about a candidate:
-	// the candidate's action has its outcome now.
+	// Verdict and Key are set when it is decided about a candidate: the receipt
+	// of that action, until now [Started], has this outcome.
 	Verdict Outcome
 	Key     Provenance
 }
@@ -48,8 +49,8 @@ type Command interface{ apply(*step) error }
 // candidate is rejected instead.
 type Try struct{}
 
-// Verdict is what the validation code says: the candidate stands as Output, or
-// is rejected for a safe reason.
+// Verdict is what the validation code says of the candidate: it stands, as
+// Output, or it is rejected for a safe reason.
 type Verdict struct {
 	Accepted bool
 	Output   []byte // with Accepted; nil for the candidate as it is
@@ -61,10 +62,11 @@ type NoVerdict struct{}
 
 // Expire ends an open request: its deadline has passed (request_expired), its
 // attempt used up its time (timed_out), or the model was reminded in vain
-// (submission_missing).
+// (submission_missing). A request with a default is accepted at its deadline
+// instead.
 type Expire struct{ Why launch.Code }
 
-// End ends an open request with its run.
+// End cancels an open request because its run ended.
 type End struct{}
 
 // Prompted counts a message that puts the request.
@@ -97,14 +99,15 @@ type step struct {
 // Apply applies one command to a request and returns the request and what
 // happened, or a refusal with the request unchanged.
 func Apply(r Request, c Command, now launch.Now) (Request, []Event, error) {
+	if c == nil {
+		return r, nil, r.refuse(launch.ErrInternal, "no command for request %s", r.ID)
+	}
 	s := &step{r: r, now: now}
 	if err := c.apply(s); err != nil {
 		return r, nil, err
 	}
 	return s.r, s.events, nil
 }
-
-func (s *step) event(e Event) { s.events = append(s.events, e) }
 
 // open refuses a command for a request that is over.
 func (s *step) open() error {
@@ -121,22 +124,36 @@ func (s *step) validating() error {
 	return nil
 }
 
-func (c Try) apply(s *step) error {
-	if err := s.validating(); err != nil {
-		return err
+// settled notes an event that settles the candidate, if there is one, in some
+// way.
+func (s *step) settled(kind EventKind, by launch.Actor, verdict Outcome) {
+	e := Event{Kind: kind, By: by}
+	if s.r.State == Validating {
+		e.Verdict, e.Key = verdict, s.r.CandidateBy
 	}
-	if s.r.Tries++; s.r.Tries > MaxTries {
-		s.reject("its check did not come to an end; submit it again")
-	}
-	return nil
+	s.events = append(s.events, e)
 }
 
-func (c NoVerdict) apply(s *step) error {
+func (Try) apply(s *step) error {
 	if err := s.validating(); err != nil {
 		return err
 	}
 	if s.r.Tries >= MaxTries {
-		s.reject("its check did not come to an end; submit it again")
+		s.reject(noVerdict)
+		return nil
+	}
+	s.r.Tries++
+	return nil
+}
+
+const noVerdict = "its check came to no end twice; submit it again"
+
+func (NoVerdict) apply(s *step) error {
+	if err := s.validating(); err != nil {
+		return err
+	}
+	if s.r.Tries >= MaxTries {
+		s.reject(noVerdict)
 	}
 	return nil
 }
@@ -150,42 +167,31 @@ func (c Verdict) apply(s *step) error {
 		return nil
 	}
 	r := &s.r
-	by, action := r.CandidateBy, answering(r.Kind)
-	print, _, err := fingerprint(Act{Action: action, Payload: r.Candidate})
-	if err != nil {
-		return err
-	}
 	answer := r.Candidate
 	if c.Output != nil {
 		answer = c.Output
 	}
-	r.accept(action, by, answer, print, s.now)
-	s.event(Event{Kind: EvAccepted, By: by.Actor, Verdict: Taken, Key: by})
-	return nil
-}
-
-// answering is the action that answers requests of a kind.
-func answering(k run.Kind) Action {
-	switch k {
-	case run.Agent:
-		return ActSubmit
-	case run.Assistant:
-		return ActRespond
-	case run.Checkpoint:
-		return ActAnswer
+	if err := launch.CheckSize("output", len(answer), launch.MaxOutput); err != nil {
+		return err
 	}
-	return ActDecide
+	if !utf8.Valid(answer) || !json.Valid(answer) {
+		return invalid("output", "is not one valid JSON value in UTF-8")
+	}
+	by, action := r.CandidateBy, answering(r.Kind)
+	s.settled(EvAccepted, by.Actor, Taken)
+	r.accept(action, by, answer, fingerprint(action, r.Candidate), s.now)
+	return nil
 }
 
 // reject drops the candidate and keeps the request open.
 func (s *step) reject(why string) {
 	r := &s.r
-	by := r.CandidateBy
 	if why = launch.SafeText(why, launch.MaxErrorMessage); why == "" {
 		why = "the workflow's own check refused it and does not explain why"
 	}
-	r.State, r.Candidate, r.CandidateBy, r.Rejection = Pending, nil, Provenance{}, why
-	s.event(Event{Kind: EvRejected, By: by.Actor, Verdict: Rejected, Key: by})
+	s.settled(EvRejected, r.CandidateBy.Actor, Rejected)
+	r.State, r.Rejection = Pending, why
+	r.Candidate, r.CandidateBy, r.Tries = nil, Provenance{}, 0
 }
 
 func (c Expire) apply(s *step) error {
@@ -193,58 +199,38 @@ func (c Expire) apply(s *step) error {
 		return err
 	}
 	r := &s.r
-	switch c.Why {
-	case launch.CodeRequestExpired:
-		if !s.now.Passed(r.Deadline) {
-			return r.refuse(launch.ErrNotAllowed, "the deadline of request %s has not passed", r.ID)
-		}
+	switch {
+	case c.Why == launch.CodeRequestExpired && !s.now.Passed(r.Deadline):
+		return r.refuse(launch.ErrNotAllowed, "the deadline of request %s has not passed", r.ID)
+	case c.Why == launch.CodeRequestExpired:
 		if done, err := s.byDefault(); done || err != nil {
 			return err
 		}
-	case launch.CodeTimedOut, launch.CodeSubmissionMissing:
-	default:
+	case c.Why == launch.CodeSubmissionMissing && r.Reminders < MaxReminders:
+		return r.refuse(launch.ErrNotAllowed, "request %s was reminded of %d times; the limit is %d", r.ID, r.Reminders, MaxReminders)
+	case c.Why != launch.CodeTimedOut && c.Why != launch.CodeSubmissionMissing:
 		return r.refuse(launch.ErrInvalid, "a request expires as request_expired, timed_out or submission_missing")
 	}
-	key := r.CandidateBy
+	s.settled(EvExpired, launch.Timer, Conflict)
 	r.Revision++
 	r.State, r.Why, r.Settled = Expired, c.Why, s.now.Wall
-	r.Candidate, r.CandidateBy = nil, Provenance{}
-	e := Event{Kind: EvExpired, By: launch.Timer}
-	if key != (Provenance{}) {
-		e.Verdict, e.Key = Conflict, key
-	}
-	s.event(e)
+	r.Candidate, r.CandidateBy, r.Tries = nil, Provenance{}, 0
 	return nil
 }
 
-// byDefault accepts the declared answer, if there is one (rule request/expiry).
+// byDefault accepts the declared default, if there is one (rule request/expiry).
 func (s *step) byDefault() (bool, error) {
 	r := &s.r
 	c, err := r.contract()
 	if err != nil || c.Default == nil {
 		return false, err
 	}
-	answer := []byte(c.Default)
-	if r.Kind == run.Decision {
-		var choice string
-		if json.Unmarshal(c.Default, &choice) != nil {
-			return false, r.refuse(launch.ErrInternal, "the stored default of request %s is no choice", r.ID)
-		}
-		if answer, err = decided(Decision{Choice: choice}, "timeout", ""); err != nil {
-			return false, err
-		}
-	}
-	print, _, err := fingerprint(Act{Action: ActDefault, Payload: answer})
+	payload, answer, err := c.byDefault(r.Kind)
 	if err != nil {
-		return false, err
+		return false, r.refuse(launch.ErrInternal, "the stored default of request %s does not fit; run verify and restore a backup", r.ID)
 	}
-	key := r.CandidateBy
-	r.accept(ActDefault, Provenance{Actor: launch.Timer}, answer, print, s.now)
-	e := Event{Kind: EvAccepted, By: launch.Timer}
-	if key != (Provenance{}) {
-		e.Verdict, e.Key = Conflict, key
-	}
-	s.event(e)
+	s.settled(EvAccepted, launch.Timer, Conflict)
+	r.accept(ActDefault, Provenance{Actor: launch.Timer}, answer, fingerprint(answering(r.Kind), payload), s.now)
 	return true, nil
 }
 
@@ -253,14 +239,10 @@ func (End) apply(s *step) error {
 		return err
 	}
 	r := &s.r
-	e := Event{Kind: EvCancelled}
-	if r.CandidateBy != (Provenance{}) {
-		e.Verdict, e.Key = Conflict, r.CandidateBy
-	}
+	s.settled(EvCancelled, launch.Host, Conflict)
 	r.Revision++
 	r.State, r.Settled = Cancelled, s.now.Wall
-	r.Candidate, r.CandidateBy = nil, Provenance{}
-	s.event(e)
+	r.Candidate, r.CandidateBy, r.Tries = nil, Provenance{}, 0
 	return nil
 }
 
@@ -269,24 +251,28 @@ func (c Prompted) apply(s *step) error {
 		return err
 	}
 	r := &s.r
-	r.Prompts++
-	r.Latest = 0
-	switch c.Form {
-	case Initial:
-	case Resumed:
+	switch {
+	case (c.Form == Initial) != (r.Prompts == 0):
+		return r.refuse(launch.ErrConflict, "request %s was put %d times; its first prompt is initial, and only that", r.ID, r.Prompts)
+	case c.Form == Initial:
+	case c.Form != Resumed && c.Form != Reminder:
+		return r.refuse(launch.ErrInvalid, "a prompt is initial, resumed or a reminder")
+	case !r.Kind.Prompts():
+		return r.refuse(launch.ErrWrongKind, "request %s is of kind %s and is put once", r.ID, r.Kind)
+	case c.Form == Resumed:
 		if r.Resumed >= MaxResumed {
-			return r.refuse(launch.ErrOverBudget, "request %s was prompted again %d times; a person resumes its run", r.ID, MaxResumed)
+			return r.refuse(launch.ErrOverBudget, "request %s was put again %d times; let a person resume its run", r.ID, MaxResumed)
 		}
 		r.Resumed++
-	case Reminder:
+	default:
 		if r.Reminders >= MaxReminders {
-			return r.refuse(launch.ErrOverBudget, "request %s was reminded of %d times", r.ID, MaxReminders)
+			return r.refuse(launch.ErrOverBudget, "request %s was reminded of %d times, which is the limit", r.ID, MaxReminders)
 		}
 		r.Reminders++
-	default:
-		return r.refuse(launch.ErrInvalid, "a prompt is initial, resumed or a reminder")
 	}
-	s.event(Event{Kind: EvPrompted})
+	r.Prompts++
+	r.Latest = 0
+	s.events = append(s.events, Event{Kind: EvPrompted, By: launch.Host})
 	return nil
 }
 
@@ -297,11 +283,22 @@ func (TurnOpened) apply(s *step) error {
 
 func (c TurnClosed) apply(s *step) error {
 	r := &s.r
+	if c.End < session.Completed || c.End > session.Lost {
+		return r.refuse(launch.ErrInvalid, "a turn ends completed, aborted, with an error or lost")
+	}
 	r.Latest = c.End
 	if c.PromptEntry != "" || c.ResponseEntry != "" {
-		r.PromptEntry, r.ResponseEntry = c.PromptEntry, c.ResponseEntry
+		r.PromptEntry, r.ResponseEntry = entry(c.PromptEntry), entry(c.ResponseEntry)
 	}
 	return nil
+}
+
+// entry leaves out an id that cannot be one; evidence refuses no end of a turn.
+func entry(id string) string {
+	if launch.CheckKey("session entry", id) != nil {
+		return ""
+	}
+	return id
 }
 
 func (Resume) apply(s *step) error {
@@ -320,7 +317,7 @@ func (Take) apply(s *step) error {
 func (c Use) apply(s *step) error {
 	r := &s.r
 	switch {
-	case r.Kind != run.Decision || r.State != Accepted || c.Effect == (launch.Digest{}):
+	case answering(r.Kind) != ActDecide || r.State != Accepted || c.Effect == (launch.Digest{}):
 		return r.refuse(launch.ErrNotAllowed, "request %s is no accepted decision and approves nothing", r.ID)
 	case r.UsedBy == c.Effect:
 		return nil
@@ -328,53 +325,6 @@ func (c Use) apply(s *step) error {
 		return r.refuse(launch.ErrConflict, "the approval of request %s was used by another effect; ask again", r.ID)
 	}
 	r.UsedBy = c.Effect
-	s.event(Event{Kind: EvUsed})
+	s.events = append(s.events, Event{Kind: EvUsed, By: launch.Worker})
 	return nil
-}
-
-// Due is what has to be done about an open request.
-type Due uint8
-
-// What is due.
-const (
-	Nothing    Due = iota
-	Remind         // queue a reminder
-	Prompt         // queue a resumed prompt
-	GiveUp         // it is over: the model was reminded in vain
-	NeedPerson     // park its run for attention
-	Hold           // pause its run: the provider failed
-)
-
-// Situation is what [Request.Next] has to know besides the request.
-type Situation struct {
-	Held     bool // its run is paused or parked for attention
-	Unsent   bool // a message of it waits to be sent, or is blocked
-	Open     bool // a turn of it is open
-	Resuming bool // a person has just resumed its run
-}
-
-// Next says whether the model has to be told again (rules request/prompts and
-// request/reminders).
-func (r *Request) Next(s Situation) Due {
-	if r.State != Pending || !r.Kind.Prompts() || s.Held || s.Unsent || s.Open {
-		return Nothing
-	}
-	switch r.Latest {
-	case session.Completed:
-		if r.Reminders < MaxReminders {
-			return Remind
-		}
-		return GiveUp
-	case session.Error:
-		if !s.Resuming {
-			return Hold
-		}
-		fallthrough
-	case session.Lost, session.Aborted:
-		if r.Resumed < MaxResumed {
-			return Prompt
-		}
-		return NeedPerson
-	}
-	return Nothing
 }

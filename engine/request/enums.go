@@ -1,11 +1,13 @@
 package request
 
 import (
+	"slices"
+
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
 )
 
-// Action is what someone does to a request.
+// Action is what is done to a request.
 type Action uint8
 
 // The actions.
@@ -21,7 +23,8 @@ const (
 	ActEnd            // its run ended
 )
 
-var actionNames = [...]string{"none", "submit", "update", "respond", "answer", "decide", "timeout", "expire", "end"}
+var actionNames = []string{ActSubmit: "submit", ActUpdate: "update", ActRespond: "respond", ActAnswer: "answer",
+	ActDecide: "decide", ActDefault: "timeout", ActExpire: "expire", ActEnd: "end"}
 
 // Actions returns all actions in their order.
 func Actions() []Action {
@@ -29,7 +32,7 @@ func Actions() []Action {
 }
 
 // String returns the wire name.
-func (a Action) String() string { return actionNames[min(int(a), len(actionNames)-1)] }
+func (a Action) String() string { return nameOf(actionNames, a) }
 
 // Called reports whether the action is a call that somebody makes by the
 // request's id.
@@ -50,13 +53,13 @@ const (
 	Cancelled        // its run ended; final
 )
 
-var stateNames = [...]string{"none", "pending", "validating", "accepted", "expired", "cancelled"}
+var stateNames = []string{Pending: "pending", Validating: "validating", Accepted: "accepted", Expired: "expired", Cancelled: "cancelled"}
 
 // States returns all states in their order.
 func States() []State { return []State{Pending, Validating, Accepted, Expired, Cancelled} }
 
 // String returns the wire name.
-func (s State) String() string { return stateNames[min(int(s), len(stateNames)-1)] }
+func (s State) String() string { return nameOf(stateNames, s) }
 
 // Over reports whether a request in this state takes no answer any more.
 func (s State) Over() bool { return s >= Accepted }
@@ -72,20 +75,28 @@ const (
 	Rejected          // the payload does not fit; the request stays open
 	Conflict          // it cannot be done to this request as it stands
 	NotFound          // no such request for this caller
-	ClaimLost         // the caller's connection or claim is not current
+	ClaimLost         // the caller's connection or claim is not current; the host says so
 	Started           // the node's own code checks the answer now
 )
 
-var outcomeNames = [...]string{"none", "accepted", "adopted", "rejected", "conflict", "notFound", "claimLost", "validating"}
+var outcomeNames = []string{Taken: "accepted", Adopted: "adopted", Rejected: "rejected", Conflict: "conflict",
+	NotFound: "notFound", ClaimLost: "claimLost", Started: "validating"}
 
 // String returns the wire name.
-func (o Outcome) String() string { return outcomeNames[min(int(o), len(outcomeNames)-1)] }
+func (o Outcome) String() string { return nameOf(outcomeNames, o) }
+
+func nameOf[E ~uint8](names []string, e E) string {
+	if e == 0 || int(e) >= len(names) {
+		return "none"
+	}
+	return names[e]
+}
 
 // Cell says that requests of a kind take an action from some actors.
 type Cell struct {
 	Action Action
 	Kind   run.Kind
-	By     []launch.Actor
+	Actors []launch.Actor
 }
 
 var matrix = []Cell{
@@ -106,16 +117,40 @@ var matrix = []Cell{
 	{ActEnd, run.Decision, []launch.Actor{launch.Host}},
 }
 
-// Matrix returns which kind takes which action from whom (rule request/matrix).
-// It is the only such list; testdata/contract holds it as data.
-func Matrix() []Cell { return matrix }
-
-// takes returns the cell of an action and a kind, or nil.
-func takes(a Action, k run.Kind) *Cell {
-	for i := range matrix {
-		if matrix[i].Action == a && matrix[i].Kind == k {
-			return &matrix[i]
-		}
+// Matrix returns a copy of the table of which kind takes which action from whom
+// (rule request/matrix); what is not in it is refused. The timer's and the
+// host's actions come as commands to [Apply], all others to [Respond].
+func Matrix() []Cell {
+	all := slices.Clone(matrix)
+	for i := range all {
+		all[i].Actors = slices.Clone(all[i].Actors)
 	}
-	return nil
+	return all
+}
+
+// Allows reports whether requests of a kind take an action from an actor.
+func Allows(a Action, k run.Kind, by launch.Actor) bool {
+	return slices.ContainsFunc(matrix, func(c Cell) bool {
+		return c.Action == a && c.Kind == k && slices.Contains(c.Actors, by)
+	})
+}
+
+// responds reports whether an actor may bring an action to requests of any kind.
+func responds(a Action, by launch.Actor) bool {
+	return (a.Called() || a == ActRespond) && slices.ContainsFunc(matrix, func(c Cell) bool {
+		return c.Action == a && slices.Contains(c.Actors, by)
+	})
+}
+
+// answering is the action that answers requests of a kind.
+func answering(k run.Kind) Action {
+	switch k {
+	case run.Agent:
+		return ActSubmit
+	case run.Assistant:
+		return ActRespond
+	case run.Checkpoint:
+		return ActAnswer
+	}
+	return ActDecide
 }

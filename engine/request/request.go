@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -16,11 +15,12 @@ import (
 
 // Bounds of a request.
 const (
-	MaxTask      = 32 << 10 // bytes of a prompt, question or presentation
-	MaxTitle     = 200      // bytes of a decision's title
-	MaxReminders = 2        // in one attempt
-	MaxResumed   = 3        // resumed prompts between explicit resumes
-	MaxTries     = 2        // runs of a node's validation code for one candidate
+	MaxTask      = 32 << 10              // bytes of a prompt, question or presentation
+	MaxTitle     = 200                   // bytes of a decision's title and of its audience
+	MaxContract  = 2 * launch.MaxOptions // bytes of the stored contract
+	MaxReminders = 2                     // in one attempt
+	MaxResumed   = 3                     // resumed prompts between explicit resumes
+	MaxTries     = 2                     // runs of a node's validation code for one candidate
 )
 
 // Contract is what a request asks and holds its answer to. It is stored as JSON
@@ -28,16 +28,17 @@ const (
 type Contract struct {
 	Title     string          `json:"title,omitempty"` // of a decision
 	Task      string          `json:"task"`            // prompt, question or presentation
-	Form      json.RawMessage `json:"form"`            // JSON Schema of the answer
+	Form      json.RawMessage `json:"form,omitempty"`  // JSON Schema of the answer; empty: any
 	Choices   []string        `json:"choices,omitempty"`
 	Texts     []run.TextInput `json:"texts,omitempty"`    // of a decision, by choice
 	Audience  string          `json:"audience,omitempty"` // of a decision
 	Updates   bool            `json:"updates,omitempty"`
 	Validates bool            `json:"validates,omitempty"`
-	Default   json.RawMessage `json:"default,omitempty"` // answer at the deadline
+	Default   json.RawMessage `json:"default,omitempty"` // answer, or choice, at the deadline
 }
 
-// Provenance says who answered. The zero value is nobody.
+// Provenance says who answered (rule request/provenance). The zero value is
+// nobody.
 type Provenance struct {
 	Actor   launch.Actor `json:"actor"`
 	Key     string       `json:"key,omitempty"`     // of the action
@@ -56,13 +57,13 @@ type Request struct {
 	Kind           run.Kind
 	Contract       []byte // see [Contract]
 	Digest         launch.Digest
-	Revision       uint64 // from 1; rises when the request is over, for what is asked never changes
+	Revision       uint64 // from 1; rule request/revision
 	State          State
 
 	Candidate   []byte // while validating
 	CandidateBy Provenance
-	Tries       uint8  // runs of the validation code so far
-	Rejection   string // of the latest answer, one safe line
+	Tries       uint8  // runs of the validation code for the candidate
+	Rejection   string // of the latest answer that was rejected, one safe line
 
 	Answer   []byte        // once accepted, until the run has taken it over
 	Print    launch.Digest // fingerprint of the accepted payload
@@ -76,11 +77,11 @@ type Request struct {
 
 	Progress      []byte // latest update
 	ProgressAt    launch.Time
-	ProgressFrom  float64 // completed, in the first update
+	ProgressFrom  float64 // completed, in the update that the rate is measured from
 	ProgressSince launch.Time
 
 	Prompts       uint32 // messages so far
-	Resumed       uint8  // since the last explicit resume
+	Resumed       uint8  // of them since the last explicit resume
 	Reminders     uint8
 	Latest        session.End // of the latest turn; 0 while it is open or there was none
 	PromptEntry   string      // session entries of the latest turn
@@ -115,33 +116,33 @@ type Opening struct {
 	Node           *run.Node
 	Visit, Attempt uint32
 	Session        launch.SessionKey
-	Title          string // of a decision, 1 to MaxTitle bytes
+	Title          string // of a decision, 1 to MaxTitle printable bytes
 	Task           string // 1 to MaxTask bytes
 	Subject        launch.Digest
 }
 
 // Open makes the request of an execution. Errors of kind [launch.ErrInvalid]
-// name the field and the bound.
+// name the field and the bound. A request that opens can be put in every
+// [PromptForm], whatever it is answered.
 func Open(o Opening, now launch.Time) (Request, error) {
 	n := o.Node
 	if n == nil || n.Ask == nil || !n.Kind.Asks() {
-		return Request{}, launch.Refuse(launch.ErrInvalid, "a node of this kind asks nothing")
+		return Request{}, invalid("node", "asks nothing")
 	}
-	if err := checkText("the prompt", o.Task, MaxTask, 1); err != nil {
-		return Request{}, err
-	}
-	least := 0
-	if n.Kind == run.Decision {
-		least = 1
-	}
-	if err := checkText("the title", o.Title, MaxTitle*least, least); err != nil {
-		return Request{}, err
+	if o.Visit == 0 || o.Attempt == 0 {
+		return Request{}, invalid("visit and attempt", "must be at least 1")
 	}
 	c := Contract{Title: o.Title, Task: o.Task, Form: n.Ask.Form, Choices: n.Choices, Texts: n.Ask.Texts, Audience: n.Ask.Audience,
 		Updates: n.Ask.Updates, Validates: n.Ask.Validates, Default: n.Ask.Default}
+	if err := c.check(n); err != nil {
+		return Request{}, err
+	}
 	raw, err := json.Marshal(c)
 	if err != nil {
-		return Request{}, launch.Refuse(launch.ErrInvalid, "the form or the default of the node is not JSON")
+		return Request{}, invalid("form", "is not JSON")
+	}
+	if err := launch.CheckSize("prompt with its form, as JSON,", len(raw), MaxContract); err != nil {
+		return Request{}, err
 	}
 	r := Request{
 		ID: ID(o.Run, n.Path, o.Visit, o.Attempt), Run: o.Run, Node: n.Path, Visit: o.Visit, Attempt: o.Attempt, Session: o.Session,
@@ -150,23 +151,75 @@ func Open(o Opening, now launch.Time) (Request, error) {
 	if n.Ask.Expires > 0 {
 		r.Deadline = now.Add(n.Ask.Expires)
 	}
-	for _, form := range [...]PromptForm{Initial, Resumed, Reminder} {
-		text, err := Text(r, form)
-		if err != nil {
-			return Request{}, err
-		}
-		if err := launch.CheckSize("the message of the prompt with its form", len(strconv.Quote(text)), launch.MaxOptions); err != nil {
-			return Request{}, err
-		}
-	}
-	return r, nil
+	return r, r.checkText()
 }
 
-func checkText(field, text string, most, least int) error {
-	if n := len(text); n < least || n > most || !utf8.ValidString(text) {
-		return launch.Refuse(launch.ErrInvalid, "%s has %d bytes; it must have %d to %d of valid UTF-8", field, n, least, most)
+// check refuses a contract that node n cannot ask or be answered by.
+func (c *Contract) check(n *run.Node) error {
+	if size := len(c.Task); size == 0 || size > MaxTask || !utf8.ValidString(c.Task) {
+		return invalid("prompt", "has %d bytes; it must have 1 to %d of valid UTF-8", size, MaxTask)
 	}
-	return nil
+	decision := n.Kind == run.Decision
+	for _, line := range [...]struct {
+		field, text string
+		needed      bool
+	}{{"title", c.Title, decision}, {"audience", c.Audience, false}} {
+		switch {
+		case line.text == "" && !line.needed:
+		case !decision:
+			return invalid(line.field, "is of decisions only")
+		case len(line.text) > MaxTitle || launch.CheckKey(line.field, line.text) != nil:
+			return invalid(line.field, "has %d bytes; it must have 1 to %d, printable and on one line", len(line.text), MaxTitle)
+		}
+	}
+	switch {
+	case decision && len(c.Choices) == 0:
+		return invalid("choices", "are missing; a decision needs a closed set")
+	case !decision && len(c.Texts) > 0:
+		return invalid("texts", "are of decisions only")
+	case decision && c.Validates:
+		return invalid("validation code", "is not for decisions")
+	case n.Kind != run.Agent && c.Updates:
+		return invalid("updates", "are of agents only")
+	case n.Kind.Prompts() && (n.Ask.Expires != 0 || c.Default != nil):
+		return invalid("deadline", "is of checkpoints and decisions only")
+	case n.Ask.Expires < 0 || n.Ask.Expires > run.MaxBudget:
+		return invalid("deadline", "must be after 0 to %s", run.MaxBudget)
+	case c.Default == nil:
+		return nil
+	case n.Ask.Expires == 0:
+		return invalid("default", "needs a deadline at which it is taken")
+	}
+	_, _, err := c.byDefault(n.Kind)
+	return err
+}
+
+// byDefault returns the declared default as the payload that would answer the
+// same, and the answer that it stands for.
+func (c *Contract) byDefault(k run.Kind) (payload, answer []byte, err error) {
+	payload = c.Default
+	if k != run.Decision {
+		answer, err = CheckForm(c.Form, c.Choices, payload, "default")
+		return payload, answer, err
+	}
+	d := Decision{}
+	if json.Unmarshal(payload, &d.Choice) != nil {
+		return nil, nil, invalid("default", "must be one of %q", c.Choices)
+	}
+	if err := c.checkDecision(d, "default"); err != nil {
+		return nil, nil, err
+	}
+	if payload, err = json.Marshal(d); err != nil {
+		return nil, nil, invalid("default", "cannot be encoded")
+	}
+	answer, err = decided(d, "timeout", "")
+	return payload, answer, err
+}
+
+func invalid(field, format string, args ...any) *launch.Refusal {
+	r := launch.Refuse(launch.ErrInvalid, field+" "+format, args...)
+	r.Field = field
+	return r
 }
 
 func (r *Request) contract() (c Contract, err error) {
@@ -192,35 +245,4 @@ func (r *Request) Message() string {
 		return "step:" + r.ID + ":" + strconv.FormatUint(uint64(r.Prompts), 10)
 	}
 	return r.Kind.String() + ":" + r.ID
-}
-
-// Check reports whether a stored row can have been made by this package: it is
-// the row invariant "request/row".
-func Check(r Request) error {
-	bad := func(what string) error { return r.refuse(launch.ErrInternal, "request/row: %s", what) }
-	switch {
-	case r.ID != ID(r.Run, r.Node, r.Visit, r.Attempt) || r.Visit == 0 || r.Attempt == 0:
-		return bad("the id is not that of its attempt")
-	case !r.Kind.Asks() || !slices.Contains(States(), r.State) || r.Revision == 0:
-		return bad("no kind, state or revision")
-	case r.Digest != launch.DigestOf(r.Contract):
-		return bad("another contract than its digest says")
-	case (r.State == Validating) != (r.Candidate != nil) || (r.State == Validating) != (r.CandidateBy != Provenance{}):
-		return bad("a candidate goes with validating")
-	case (r.State == Accepted) != (r.Print != launch.Digest{}) || (r.State == Accepted) != (r.By != Provenance{}):
-		return bad("a fingerprint and who answered go with accepted")
-	case r.State == Accepted && (takes(r.ByAction, r.Kind) == nil || !slices.Contains(takes(r.ByAction, r.Kind).By, r.By.Actor)):
-		return bad("answered by an action or actor that its kind does not take")
-	case (r.State == Expired) != (r.Why != "") || r.Why != "" && !r.Why.OfRun():
-		return bad("a reason goes with expired")
-	case r.State.Over() != (r.Settled != 0):
-		return bad("a settling time goes with a request that is over")
-	case r.Answer != nil && r.State != Accepted:
-		return bad("an answer goes with accepted")
-	case r.Reminders > MaxReminders || r.Resumed > MaxResumed || r.Tries > MaxTries+1:
-		return bad("more prompts or tries than there may be")
-	case r.UsedBy != (launch.Digest{}) && (r.Kind != run.Decision || r.State != Accepted):
-		return bad("only an accepted decision approves an effect")
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -21,9 +20,9 @@ type Act struct {
 	Session launch.SessionKey // where a model's action comes from
 	Key     string            // random per execution (rule request/keys)
 	// Revision is the one that the caller saw. It must be current for a new key;
-	// 0 names none, which only the model may do.
+	// 0 names none, which a decision may not do.
 	Revision uint64
-	Payload  []byte // JSON: an output, progress, a response text, or a decision
+	Payload  []byte // JSON: an output, a [Progress], a response text or a [Decision]
 	// Of a person: who, as the channel has verified, where, and the channel's id
 	// of the event.
 	Person, Channel, Event string
@@ -42,7 +41,7 @@ type Receipt struct {
 	Key      string
 	Action   Action
 	Actor    launch.Actor
-	Print    launch.Digest // of action and payload; zero when the payload is no JSON
+	Print    launch.Digest // fingerprint of action and payload
 	Outcome  Outcome
 	Kind     launch.Kind // of a refusal, or 0
 	Reason   string      // one safe line, or empty
@@ -52,253 +51,248 @@ type Receipt struct {
 
 // Reply is what [Respond] decides.
 type Reply struct {
-	Request Request
+	Request Request // zero when the caller may not know of it
 	Changed bool
-	Receipt *Receipt // to store; nil when the key has one
+	Receipt *Receipt // to store; nil when the key has one, or is none
 	Outcome Outcome
 	Err     error // a launch.Refusal, or nil when the action stands
 	Events  []Event
 }
 
 // Respond carries one action to a request (rule request/order). r is nil when
-// there is none of that id that the caller may know of; had is the receipt of the
-// same key, or nil. A refused action changes nothing.
+// there is none of that id; had is the receipt of the same key, or nil. A refused
+// action leaves the request as it was, but for the reason of a misfit.
 func Respond(r *Request, a Act, had *Receipt, now launch.Now) Reply {
 	p := Reply{}
-	if r != nil {
-		p.Request = *r
-	}
-	print, clean, invalid := fingerprint(a)
-	refuse := func(o Outcome, err error) Reply {
-		p.Outcome, p.Err = o, err
+	if err := launch.CheckKey("action key", a.Key); err != nil {
+		p.end(Rejected, err)
 		return p
 	}
-	if had != nil {
-		switch {
-		case r == nil:
-			return refuse(NotFound, notFound())
-		case had.Print != print || had.Action != a.Action || had.Actor != a.Actor:
-			return refuse(Conflict, r.refuse(launch.ErrConflict, "the action key was used with another payload; use a new key for a new answer"))
+	print := fingerprint(a.Action, a.Payload)
+	if had == nil {
+		p.Receipt = &Receipt{Request: a.Request, Key: a.Key, Action: a.Action, Actor: a.Actor, Print: print, At: now.Wall}
+		if a.Actor == launch.Model {
+			p.Receipt.Session = a.Session
 		}
-		return adopt(p, had)
 	}
-	p.Receipt = &Receipt{Session: a.Session, Request: a.Request, Key: a.Key, Action: a.Action, Actor: a.Actor, Print: print, At: now.Wall}
-	err := error(nil)
-	switch {
-	case r == nil:
-		p.Outcome, err = NotFound, notFound()
-	case invalid != nil:
-		p.Outcome, err = Rejected, invalid
-	default:
-		p.Receipt.Revision = r.Revision
-		err = p.act(a, print, clean, now)
-	}
-	p.Receipt.Outcome = p.Outcome
-	if err == nil {
+	if r == nil || !r.visible(a) {
+		p.end(NotFound, launch.Refuse(launch.ErrNotFound, "no such request here; use the exact request id of the message that asks"))
 		return p
 	}
-	var refused *launch.Refusal
-	if errors.As(err, &refused) {
-		p.Receipt.Kind, p.Receipt.Reason = refused.Kind, launch.SafeText(refused.Message, launch.MaxErrorMessage)
+	p.Request = *r
+	if had == nil {
+		p.Receipt.Revision = r.Revision
 	}
-	p.Err = err
+	c, err := r.contract()
+	switch {
+	case err != nil:
+		p.end(Conflict, err)
+	case !responds(a.Action, a.Actor):
+		p.end(Conflict, r.refuse(launch.ErrNotAllowed, "the %s may not %s; %s", a.Actor, a.Action, r.expects(&c)))
+	case had != nil && (had.Print != print || had.Actor != a.Actor):
+		p.end(Conflict, r.refuse(launch.ErrConflict, "the action key was used with another action or payload; use a new key for a new answer"))
+	case had != nil:
+		p.again(had)
+	default:
+		p.end(p.act(a, &c, print, now))
+	}
 	return p
 }
 
-func notFound() error {
-	return launch.Refuse(launch.ErrNotFound, "no such request here; use the exact request id of the message that asks")
+// visible reports whether whoever acts may know of the request (rule
+// request/id).
+func (r *Request) visible(a Act) bool {
+	return r.ID == a.Request && (a.Actor != launch.Model || a.Session != "" && a.Session == r.Session)
 }
 
-// adopt answers a repeated action as its first execution was answered.
-func adopt(p Reply, had *Receipt) Reply {
-	p.Outcome = Adopted
+// end notes what the action came to, in the receipt too.
+func (p *Reply) end(o Outcome, err error) {
+	p.Outcome, p.Err = o, err
+	if p.Receipt == nil {
+		return
+	}
+	p.Receipt.Outcome = o
+	if refused, ok := errors.AsType[*launch.Refusal](err); ok {
+		p.Receipt.Kind, p.Receipt.Reason = refused.Kind, launch.SafeText(refused.Message, launch.MaxErrorMessage)
+	}
+}
+
+// again answers a repeated action as its first execution was answered.
+func (p *Reply) again(had *Receipt) {
 	switch had.Outcome {
 	case Taken, Adopted:
+		p.Outcome = Adopted
 	case Started:
 		p.Outcome = Started
 	default:
-		p.Outcome = had.Outcome
-		e := launch.Refuse(had.Kind, "%s", had.Reason)
-		e.Run = p.Request.Run
-		p.Err = e
+		p.Outcome, p.Err = had.Outcome, p.Request.refuse(had.Kind, "%s", had.Reason)
 	}
-	return p
 }
 
 // act decides about an action whose key is new.
-func (p *Reply) act(a Act, print launch.Digest, payload []byte, now launch.Now) error {
+func (p *Reply) act(a Act, c *Contract, print launch.Digest, now launch.Now) (Outcome, error) {
 	r := &p.Request
-	c, err := r.contract()
-	if err != nil {
-		return err
-	}
-	p.Outcome = Conflict
-	if err := permitted(r, a, &c); err != nil {
-		return err
+	if !Allows(a.Action, r.Kind, a.Actor) || a.Action == ActUpdate && !c.Updates {
+		return Conflict, r.refuse(launch.ErrWrongKind, "request %s does not take %s; %s", r.ID, a.Action, r.expects(c))
 	}
 	switch r.State {
+	case Pending:
 	case Validating:
-		return r.refuse(launch.ErrValidating, "an answer to request %s is being checked; wait for its verdict", r.ID)
+		return Conflict, r.refuse(launch.ErrValidating, "an answer to request %s is being checked; wait for its verdict", r.ID)
 	case Accepted:
 		if r.Print == print {
-			p.Outcome = Adopted
-			return nil
+			return Adopted, nil
 		}
-		return r.refuse(launch.ErrAlreadyDecided, "request %s is answered already, by %s; nothing is done twice", r.ID, r.winner())
+		return Conflict, r.refuse(launch.ErrAlreadyDecided, "request %s was answered at %s by %s; that stands", r.ID, r.Settled, r.winner())
 	case Expired:
-		return r.refuse(launch.ErrExpired, "request %s is over (%s); look at the status of run %s", r.ID, r.Why, r.Run)
-	case Cancelled:
-		return r.refuse(launch.ErrEnded, "request %s ended with its run %s; nothing can be answered any more", r.ID, r.Run)
+		return Conflict, r.refuse(launch.ErrExpired, "request %s is over (%s); look at the status of run %s", r.ID, r.Why, r.Run)
+	default:
+		return Conflict, r.refuse(launch.ErrEnded, "request %s ended with its run %s; nothing can be answered any more", r.ID, r.Run)
 	}
-	if now.Passed(r.Deadline) {
-		return r.refuse(launch.ErrExpired, "the deadline of request %s has passed; look at the status of run %s", r.ID, r.Run)
+	switch {
+	case now.Passed(r.Deadline):
+		return Conflict, r.refuse(launch.ErrExpired, "the deadline of request %s has passed; look at the status of run %s", r.ID, r.Run)
+	case a.Revision != r.Revision && (a.Revision != 0 || a.Action == ActDecide):
+		return Conflict, r.refuse(launch.ErrStale, "request %s is at revision %d, the action names %d; look at it again", r.ID, r.Revision, a.Revision)
 	}
-	if a.Revision != r.Revision && (a.Revision != 0 || a.Action == ActDecide) {
-		return r.refuse(launch.ErrStale, "request %s is at revision %d, the answer names %d; look at it again", r.ID, r.Revision, a.Revision)
+	by, err := a.by()
+	if err != nil {
+		return Rejected, err
 	}
 	if a.Action == ActUpdate {
-		return p.update(payload, now)
+		return p.update(a.Payload, now)
 	}
-	answer, err := check(r.Kind, &c, a, payload)
+	answer, err := c.answer(r.Kind, a)
 	if err != nil {
-		return p.reject(a.Actor, err)
+		p.misfit(a.Actor, err)
+		return Rejected, err
 	}
-	by := Provenance{Actor: a.Actor, Key: a.Key, Person: a.Person, Channel: a.Channel, Event: a.Event}
 	p.Changed = true
 	if c.Validates {
-		p.Outcome, r.State, r.Candidate, r.CandidateBy, r.Tries = Started, Validating, answer, by, 0
-		p.event(Event{Kind: EvCandidate, By: by.Actor})
-		return nil
+		r.State, r.Candidate, r.CandidateBy = Validating, answer, by
+		p.Events = []Event{{Kind: EvCandidate, By: by.Actor}}
+		return Started, nil
 	}
-	p.Outcome = Taken
 	r.accept(a.Action, by, answer, print, now)
-	p.event(Event{Kind: EvAccepted, By: by.Actor})
-	return nil
+	p.Events = []Event{{Kind: EvAccepted, By: by.Actor}}
+	return Taken, nil
 }
 
-func (p *Reply) event(e Event) { p.Events = append(p.Events, e) }
-
-// reject keeps the request open, with the reason if the model is to be told it
-// again (rule request/form).
-func (p *Reply) reject(by launch.Actor, err error) error {
-	p.Outcome = Rejected
-	var refused *launch.Refusal
-	if by == launch.Model && errors.As(err, &refused) && refused.Kind == launch.ErrInvalid {
-		p.Changed = true
-		p.Request.Rejection = launch.SafeText(refused.Message, launch.MaxErrorMessage)
-		p.event(Event{Kind: EvRejected})
+// by is the provenance of an action. A person has to be verified (rule
+// request/provenance).
+func (a *Act) by() (Provenance, error) {
+	by := Provenance{Actor: a.Actor, Key: a.Key}
+	if a.Actor != launch.Person {
+		return by, nil
 	}
-	return err
+	for _, k := range [...]struct{ field, value string }{{"person", a.Person}, {"channel", a.Channel}, {"channel event id", a.Event}} {
+		if err := launch.CheckKey(k.field, k.value); err != nil {
+			return by, err
+		}
+	}
+	by.Person, by.Channel, by.Event = a.Person, a.Channel, a.Event
+	return by, nil
 }
 
+// misfit records why an answer of the model was rejected, for the next prompt
+// (rule request/refused).
+func (p *Reply) misfit(by launch.Actor, err error) {
+	refused, ok := errors.AsType[*launch.Refusal](err)
+	if !ok || by != launch.Model {
+		return
+	}
+	why := launch.SafeText(refused.Message, launch.MaxErrorMessage)
+	if p.Changed = why != p.Request.Rejection; p.Changed {
+		p.Request.Rejection = why
+		p.Events = []Event{{Kind: EvRejected, By: by}}
+	}
+}
+
+// accept makes an open request accepted (rule request/accepted).
 func (r *Request) accept(action Action, by Provenance, answer []byte, print launch.Digest, now launch.Now) {
 	r.Revision++
 	r.State, r.Settled = Accepted, now.Wall
 	r.ByAction, r.By, r.Answer, r.Print = action, by, answer, print
-	r.Candidate, r.CandidateBy = nil, Provenance{}
+	r.Candidate, r.CandidateBy, r.Tries = nil, Provenance{}, 0
 }
 
 // winner says who answered.
 func (r *Request) winner() string {
-	switch {
-	case r.ByAction == ActDefault:
-		return "the timeout that its author declared"
-	case r.By.Person != "":
-		return "a person"
+	if r.ByAction == ActDefault {
+		return "the default of its deadline"
 	}
 	return "the " + r.By.Actor.String()
 }
 
-// permitted checks the matrix (rule request/matrix).
-func permitted(r *Request, a Act, c *Contract) error {
-	cell := takes(a.Action, r.Kind)
-	switch {
-	case r.Kind == run.Decision && a.Actor == launch.Model:
-		return r.refuse(launch.ErrNotAllowed, "only a person decides request %s%s: in Pi with /workflow decide %s <choice>; tell the person and wait", r.ID, audience(c), r.ID)
-	case cell == nil || !a.Action.Called() && a.Action != ActRespond:
-		return r.refuse(launch.ErrWrongKind, "request %s is of kind %s and takes %s, not %s", r.ID, r.Kind, strings.Join(taken(r.Kind, c), " or "), a.Action)
-	case !slices.Contains(cell.By, a.Actor):
-		return r.refuse(launch.ErrNotAllowed, "request %s of kind %s is not for the %s to %s", r.ID, r.Kind, a.Actor, a.Action)
-	case a.Action == ActUpdate && !c.Updates:
-		return r.refuse(launch.ErrWrongKind, "request %s takes no progress updates; submit its output", r.ID)
-	case a.Actor == launch.Person:
-		for _, k := range [...]struct{ field, value string }{{"person", a.Person}, {"channel", a.Channel}, {"channel event id", a.Event}} {
-			if err := launch.CheckKey(k.field, k.value); err != nil {
-				return err
-			}
+// expects says what answers the request, and who.
+func (r *Request) expects(c *Contract) string {
+	switch r.Kind {
+	case run.Agent:
+		if c.Updates {
+			return "the model of its session submits its output, and may update its progress before"
 		}
+		return "the model of its session submits its output"
+	case run.Assistant:
+		return "the model of its session answers it with the visible text of its turn"
+	case run.Checkpoint:
+		return "the model of its session or a person answers it"
 	}
-	return nil
+	return "only a person decides it" + c.audience() + ", with /workflow decide " + r.ID + " <choice>; tell the person and wait"
 }
 
-func audience(c *Contract) string {
+func (c *Contract) audience() string {
 	if c.Audience == "" {
 		return ""
 	}
-	return " (" + launch.SafeText(c.Audience, 200) + ")"
+	return " (" + c.Audience + ")"
 }
 
-// taken names the actions by which requests of a kind are answered.
-func taken(k run.Kind, c *Contract) (names []string) {
-	for _, cell := range matrix {
-		if cell.Kind == k && (cell.Action.Called() || cell.Action == ActRespond) && (cell.Action != ActUpdate || c.Updates) {
-			names = append(names, cell.Action.String())
-		}
-	}
-	return names
-}
-
-// fingerprint returns the digest of action and payload, and the payload without
-// white space.
-func fingerprint(a Act) (print launch.Digest, clean []byte, err error) {
-	if err := launch.CheckSize("payload", len(a.Payload), launch.MaxOutput); err != nil {
-		return print, nil, err
-	}
-	canonical, err := canon.Canonical(a.Payload)
+// fingerprint is the digest of action and payload as canonical JSON; a payload
+// that is no JSON counts byte by byte (rule request/keys).
+func fingerprint(a Action, payload []byte) launch.Digest {
+	clean, err := canon.Canonical(payload)
 	if err != nil {
-		return print, nil, launch.Refuse(launch.ErrInvalid, "the payload is not one JSON value in UTF-8")
+		clean = payload
 	}
-	var b bytes.Buffer
-	if json.Compact(&b, a.Payload) != nil {
-		return print, nil, launch.Refuse(launch.ErrInvalid, "the payload is not one JSON value in UTF-8")
-	}
-	return launch.DigestOf(append([]byte(a.Action.String()+":"), canonical...)), b.Bytes(), nil
+	return launch.DigestOf(slices.Concat([]byte(`{"action":"`+a.String()+`","payload":`), clean, []byte("}")))
 }
 
-// check returns the answer that a payload stands for, or why it does not fit.
-func check(k run.Kind, c *Contract, a Act, payload []byte) ([]byte, error) {
+// answer returns the answer that a payload stands for, or why it does not fit.
+func (c *Contract) answer(k run.Kind, a Act) ([]byte, error) {
 	if k != run.Decision {
-		return CheckForm(c.Form, c.Choices, payload, "output")
+		return CheckForm(c.Form, c.Choices, a.Payload, "output")
 	}
 	var d Decision
-	if err := canon.Decode(payload, launch.MaxOptions, "decision", &d); err != nil {
+	if err := canon.Decode(a.Payload, launch.MaxOptions, "decision", &d); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(c.Choices, d.Choice) {
-		return nil, launch.Refuse(launch.ErrInvalid, "choice must be one of %q", c.Choices)
-	}
-	if err := checkInput(c, d); err != nil {
+	if err := c.checkDecision(d, "choice"); err != nil {
 		return nil, err
 	}
 	return decided(d, "person", a.Person)
 }
 
-func checkInput(c *Contract, d Decision) error {
-	at := slices.IndexFunc(c.Texts, func(t run.TextInput) bool { return t.Choice == d.Choice })
-	switch {
-	case at < 0 && d.Text != "":
-		return launch.Refuse(launch.ErrInvalid, "choice %s takes no text", d.Choice)
-	case at < 0:
-	case c.Texts[at].Required && strings.TrimSpace(d.Text) == "":
-		return launch.Refuse(launch.ErrInvalid, "choice %s needs a text", d.Choice)
-	case utf8.RuneCountInString(d.Text) > c.Texts[at].Max:
-		return launch.Refuse(launch.ErrInvalid, "text of choice %s has %d characters; the bound is %d", d.Choice, utf8.RuneCountInString(d.Text), c.Texts[at].Max)
+// checkDecision refuses a choice outside the closed set, and a text that the
+// choice does not take.
+func (c *Contract) checkDecision(d Decision, field string) error {
+	if !slices.Contains(c.Choices, d.Choice) {
+		return invalid(field, "must be one of %q", c.Choices)
+	}
+	text := run.TextInput{Choice: d.Choice}
+	if i := slices.IndexFunc(c.Texts, func(t run.TextInput) bool { return t.Choice == d.Choice }); i >= 0 {
+		text = c.Texts[i]
+	}
+	switch n := utf8.RuneCountInString(d.Text); {
+	case text.Required && strings.TrimSpace(d.Text) == "":
+		return invalid(field, "%s needs a text of 1 to %d characters", d.Choice, text.Max)
+	case n > text.Max:
+		return invalid(field, "%s takes a text of at most %d characters; this one has %d", d.Choice, text.Max, n)
 	}
 	return nil
 }
 
-// decided is the output of a decision: its choice and text, and whether a
-// "person" or the "timeout" made it.
+// decided is the output of a decision: choice and text, and whether a "person"
+// or the "timeout" made it.
 func decided(d Decision, by, person string) ([]byte, error) {
 	raw, err := json.Marshal(struct {
 		Decision

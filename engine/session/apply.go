@@ -85,6 +85,10 @@ func (c Connect) apply(s *step) {
 	if s.err = launch.CheckKey("process", c.Process); s.err != nil {
 		return
 	}
+	if c.After != 0 && c.After < se.Epoch && se.Process != c.Process {
+		s.refuse(launch.ErrStale, "another process has connected since; stay away until the next session start, or until a person acts").Fence = launch.EpochChanged
+		return
+	}
 	if se.Process != c.Process {
 		for i := range s.World.Messages {
 			if a := s.World.Messages[i].Attempt; a.Epoch != 0 && !a.Taken {

@@ -10,6 +10,9 @@ type Connect struct {
 	Host    string
 	Process string
 	Durable bool
+	// After is the epoch of the process's last connection, when it connects
+	// again by itself, and zero when it takes the session.
+	After uint64
 }
 
 // Disconnect ends a connection. Shutdown says that the session announced it,
@@ -110,6 +113,10 @@ type Cancel struct {
 // EndRun ends what ends with a run: its open step or checkpoint turn, as lost,
 // and its unsent step, checkpoint and decision messages.
 type EndRun struct{ Run launch.RunID }
+
+// Abandon gives the session up: its open turn ends as lost, and nothing of what
+// is unsent or unconfirmed is sent any more (rule session/abandon).
+type Abandon struct{}
 
 // Reopen makes a blocked message pending again.
 type Reopen struct{ Message string }

@@ -10,7 +10,8 @@
 // # Rules
 //
 //   - session/epoch: a connection raises the epoch; older ones are refused
-//     everywhere, but for answers, which need the attempt's token instead.
+//     everywhere, but for answers, which need the attempt's token instead. A
+//     process that only connects again is refused when another one has since.
 //   - session/takeover: after another process took over, nothing is sent before
 //     the deadlines of unanswered attempts have passed.
 //   - session/first-report: nothing is sent before the branch was reported once
@@ -52,6 +53,8 @@
 //     user input between, lifts what the abort held.
 //   - session/abort: an abort names the message whose turn it ends, is asked for
 //     after the cause is recorded, and is forgotten once the agent rests.
+//   - session/abandon: a session that was given up has no open turn and no unsent
+//     message. If it comes back, it is connected and sent to as any other.
 //   - session/budget: what the model starts without a person is counted per turn
 //     and per chain of runs, and refused beyond the bounds of [Chain].
 package session

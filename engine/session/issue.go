@@ -91,6 +91,18 @@ func (c EndRun) apply(s *step) {
 	}
 }
 
+func (Abandon) apply(s *step) {
+	const why = "the session was abandoned"
+	s.closeOpen(why)
+	for i := range s.World.Messages {
+		m := &s.World.Messages[i]
+		s.cancel(m, why)
+		if !m.Durable {
+			m.Eligible = 0
+		}
+	}
+}
+
 func (c Reopen) apply(s *step) {
 	m := s.World.Message(c.Message)
 	switch {

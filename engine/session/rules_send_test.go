@@ -47,6 +47,18 @@ func TestSending(t *testing.T) {
 			p.refused(session.Connect{Process: "pid"}, launch.ErrInvalid)
 			p.refused(session.Connect{Host: "host", Process: "two\nlines"}, launch.ErrInvalid)
 		}},
+		{"session/epoch", "who connects again by itself does not take the session from another process", func(p *play) {
+			again := session.Connect{Host: "host", Process: "pid-1", After: 1}
+			p.do(again) // nobody came between
+			p.connect("pid-2")
+			p.refused(again, launch.ErrStale)
+			p.do(session.Disconnect{Epoch: 3})
+			p.refused(again, launch.ErrStale) // its file has moved on
+			again.After = 0
+			p.do(again) // a person wants it
+			again.After = 1
+			p.do(again) // the welcome was lost
+		}},
 		{"session/takeover", "nothing is sent before the other process's deadline", func(p *play) {
 			p.queue(session.Fallback, "a")
 			p.report(idle)

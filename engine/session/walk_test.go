@@ -120,6 +120,7 @@ var commands = []struct {
 	}},
 	{"cancel", func(p *play) session.Command { return session.Cancel{Subject: "a", Reason: "-"} }},
 	{"end run", func(p *play) session.Command { return session.EndRun{Run: "run"} }},
+	{"abandon", func(p *play) session.Command { return session.Abandon{} }},
 	{"reopen", func(p *play) session.Command { return session.Reopen{Message: id("a")} }},
 	{"free", func(p *play) session.Command { return session.Free{} }},
 	{"count start", func(p *play) session.Command { return session.CountStart{} }},

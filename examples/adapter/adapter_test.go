@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"example.com/piworkflows/delivery"
 	"example.com/piworkflows/delivery/deliverytest"
 )
 
@@ -29,7 +27,7 @@ func TestBridge(t *testing.T) {
 	deliverytest.Run(t, func(tb deliverytest.TB, host deliverytest.Host) deliverytest.Subject {
 		a := &driven{host: host, path: filepath.Join(tb.TempDir(), "transcript")}
 		tb.Cleanup(func() {
-			if a.process != nil {
+			if a.bridge != nil {
 				a.kill()
 			}
 		})
@@ -43,15 +41,13 @@ func TestBridge(t *testing.T) {
 
 // driven is the line agent as the kit drives it.
 type driven struct {
-	*process
+	*bridge
 	host deliverytest.Host
 	path string
 }
 
 func (a *driven) Start() (err error) {
-	a.process, err = start(a.path, func(ctx context.Context, h delivery.Hello, s delivery.Session) (conn, error) {
-		return a.host.Connect(ctx, h, s)
-	}, a.host.Model)
+	a.bridge, err = start(a.path, connector(a.host.Connect), a.host.Model)
 	return err
 }
 
@@ -63,10 +59,10 @@ func (a *driven) Rewind(string) error      { return errors.ErrUnsupported }
 func (a *driven) Fork() error              { return errors.ErrUnsupported }
 
 func (a *driven) Branch() ([]deliverytest.Entry, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.Lock()
+	defer a.Unlock()
 	var all []deliverytest.Entry
-	for _, e := range a.entries {
+	for _, e := range a.entries[:a.kept] {
 		all = append(all, e.forKit())
 	}
 	return all, nil
@@ -115,7 +111,7 @@ func TestTornLine(t *testing.T) {
 	if err := agent(path, strings.NewReader("note "+note+"nonsense\n"), &out); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := out.String(), "entry "+whole+"ready\nentry "+note; got != want {
+	if got, want := out.String(), "entry "+whole+"ready\nentry "+note+"bye\n"; got != want {
 		t.Errorf("it printed:\n%s", got)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != whole+note {

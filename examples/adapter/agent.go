@@ -26,6 +26,7 @@ type entry struct {
 //	      note ENTRY   append it                             ask           the model's answer is needed
 //	      answer ENTRY the model's answer                    done STOP     the turn is over
 //	      stop         stop the turn                         ready         all earlier entries are printed
+//	                                                         bye           it was asked to end, by the end of its input
 func agent(path string, in io.Reader, out io.Writer) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -76,6 +77,7 @@ func agent(path string, in io.Reader, out io.Writer) error {
 		}
 	}
 	if err == io.EOF {
+		fmt.Fprintln(out, "bye")
 		return nil
 	}
 	return err

@@ -2,194 +2,140 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"slices"
+	"sync"
 	"time"
 
 	"example.com/piworkflows/delivery"
 	"example.com/piworkflows/launch"
 )
 
-// conn is what the bridge reports to; the runtime's Connect makes one.
-type conn interface {
-	TurnStarted(ctx context.Context, turn, message string) (delivery.Ownership, error)
-	TurnSettled(ctx context.Context, turn string, end delivery.End, byPerson bool) error
-	Input(ctx context.Context) error
-	Changed()
-	Shutdown(ctx context.Context) error
-	Close()
-	Epoch() uint64
-	Done() <-chan struct{}
+const firstPause, maxPause = 10 * time.Millisecond, 5 * time.Second // before it connects again
+
+// bridge connects one process of the agent to a host. Everything that reaches the
+// agent passes under the lock, so that a send is one step.
+type bridge struct {
+	hello delivery.Hello
+	wake  chan struct{} // something is to be reported or looked at
+	left  chan struct{} // closed when the host was told of the end
+
+	sync.Mutex
+	process
+	out   []func(delivery.Reporter) error // reports that are not confirmed
+	epoch uint64                          // of the live connection, or 0
+	moved *sync.Cond                      // out or epoch has changed
+	away  bool                            // fenced; lifted by the person
 }
 
-// link is the bridge's end of one connection. Everything that reaches the agent
-// passes under the lock of its process, so that a send is one step.
-type link struct {
-	*process
-	epoch  uint64
-	fenced bool
-}
-
-func (l *link) Send(_ context.Context, m delivery.Message) (delivery.Answer, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *bridge) Send(_ context.Context, m delivery.Message) (delivery.Answer, error) {
+	b.Lock()
+	defer b.Unlock()
 	message := entry{Role: "message", Text: m.Content, Type: m.CustomType, Details: m.Details}
-	there := func(e entry) bool {
-		id, intent := e.marks()
-		return id != "" && (id == m.ID || slices.Contains(m.Others, id)) || intent != "" && intent == m.Intent
-	}
-	switch id, _ := message.marks(); {
-	case l.link != l || l.fenced || l.ended || m.Epoch != l.epoch:
+	switch {
+	case m.Epoch != b.epoch || b.away || b.gone:
 		return delivery.Answer{Verdict: delivery.Refused, Reason: "the connection is not the current one"}, nil
-	case id != m.ID:
-		return delivery.Answer{Verdict: delivery.Refused, Reason: "the details do not name the message"}, nil
-	case slices.ContainsFunc(l.entries, there), slices.ContainsFunc(l.flight, there):
+	case b.shows(m):
 		return delivery.Answer{Verdict: delivery.Present}, nil
 	case launch.TimeOf(time.Now()) >= m.Deadline:
 		return delivery.Answer{Verdict: delivery.Refused, Reason: "the deadline has passed"}, nil
-	case l.busy():
+	case b.busy() || len(b.out) > 0: // reports: of a person's input or Escape, maybe
 		return delivery.Answer{Verdict: delivery.Occupied, Reason: "the session is busy"}, nil
-	case len(l.out) > 0: // a person's input, or that a person stopped a turn
-		return delivery.Answer{Verdict: delivery.Occupied, Reason: "the host does not know yet what happened"}, nil
-	}
-	if m.TriggerTurn {
-		l.begin(message)
-	} else {
-		l.append("note", message)
+	case m.TriggerTurn:
+		b.begin(message)
+	default:
+		b.append("note", message)
 	}
 	return delivery.Answer{Verdict: delivery.Taken}, nil
 }
 
-func (l *link) Look(_ context.Context, names []string) (delivery.Report, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.out) > 0 && l.link == l { // what happened first is told first
-		l.moved.Wait()
+func (b *bridge) Look(_ context.Context, names []string) (delivery.Report, error) {
+	b.Lock()
+	defer b.Unlock()
+	for len(b.out) > 0 && b.epoch != 0 { // what happened first is told first
+		b.moved.Wait()
 	}
-	if l.link != l {
+	if b.epoch == 0 {
 		return delivery.Report{}, errors.New("the connection is over")
 	}
-	r := delivery.Report{Idle: !l.busy()}
+	r := delivery.Report{Idle: !b.busy()}
 	for _, name := range names {
-		e, its := delivery.Evidence{Message: name}, false
-		for _, line := range l.entries {
-			if line.Role == "assistant" {
-				e.Replied = e.Replied || its && line.Stop == "completed"
-			} else if id, _ := line.marks(); id == name && name != "" {
-				e.Present, e.Durable, its = true, true, true // the agent writes before it prints
-			} else {
-				its = false // an answer after it is somebody else's
-			}
-		}
-		r.Evidence = append(r.Evidence, e)
+		r.Evidence = append(r.Evidence, b.evidence(name))
 	}
 	return r, nil
 }
 
-func (l *link) Abort(_ context.Context, message string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t := l.turn; t != nil && message != "" && t.message == message {
-		l.stop(true)
+func (b *bridge) Abort(_ context.Context, message string) error {
+	b.Lock()
+	defer b.Unlock()
+	if b.turn != nil && message != "" && b.turn.message == message {
+		b.stop(true)
 	}
 	return nil
 }
 
-func (l *link) Fenced() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fenced = true
-	l.away = l.away || l.link == nil || l.link == l // a newer one of this process goes on
+func (b *bridge) Fenced() {
+	b.Lock()
+	defer b.Unlock()
+	b.away = true
 }
 
-// stay keeps the process connected until it ends. Once fenced it waits for the
-// person.
-func (p *process) stay(connect connector) {
-	defer close(p.left)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		p.mu.Lock()
-		away, ended := p.away, p.ended
-		p.mu.Unlock()
-		l := &link{process: p}
-		switch {
-		case ended:
+// stay connects, and connects again, until the agent is gone.
+func (b *bridge) stay(connect connector) {
+	defer close(b.left)
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		b.Lock()
+		away, gone := b.away, b.gone
+		b.Unlock()
+		if gone {
 			return
-		case away:
-			<-p.wake
+		}
+		if away { // until the person acts
+			<-b.wake
 			continue
 		}
-		c, err := connect(context.Background(), p.hello, l)
-		if err == nil {
-			p.serve(l, c)
-			pause = 10 * time.Millisecond
-			continue
+		if c, err := connect(context.Background(), b.hello, b); err == nil {
+			b.serve(c)
+			pause = firstPause
 		}
 		select {
 		case <-time.After(pause):
-		case <-p.wake:
+		case <-b.wake:
 		}
 	}
 }
 
 // serve reports on one connection, in order, each thing until it is confirmed.
-func (p *process) serve(l *link, c conn) {
-	p.mu.Lock()
-	p.link, l.epoch = l, c.Epoch()
-	p.mu.Unlock()
-	defer func() {
-		c.Close()
-		p.mu.Lock()
-		p.link = nil
-		p.moved.Broadcast()
-		p.mu.Unlock()
-	}()
+func (b *bridge) serve(c delivery.Reporter) {
+	b.set(func() { b.epoch = c.Epoch() })
+	defer b.set(func() { b.epoch = 0 })
+	defer c.Close()
 	for {
-		p.mu.Lock()
-		var report func(conn) error
-		if len(p.out) > 0 {
-			report = p.out[0]
-		}
-		ended, polite := p.ended, p.polite
-		p.mu.Unlock()
+		b.Lock()
+		out, gone := b.out, b.gone
+		b.Unlock()
 		switch {
-		case report != nil:
-			if err := report(c); err != nil && !useless(err) {
+		case len(out) > 0:
+			if err := out[0](c); err != nil && !delivery.Rejected(err) {
 				return // and again on the next connection
 			}
-			p.mu.Lock()
-			p.out = p.out[1:]
-			p.moved.Broadcast()
-			p.mu.Unlock()
-			continue
-		case ended:
-			if polite {
-				_ = c.Shutdown(context.Background())
+			b.set(func() { b.out = b.out[1:] })
+		case gone:
+			return
+		default:
+			c.Changed()
+			select {
+			case <-b.wake:
+			case <-c.Done():
+				return
 			}
-			return
-		}
-		c.Changed()
-		select {
-		case <-p.wake:
-		case <-c.Done():
-			return
 		}
 	}
 }
 
-// useless says that to repeat a report would not help.
-func useless(err error) bool {
-	return errors.Is(err, launch.ErrInvalid) || errors.Is(err, launch.ErrConflict) || errors.Is(err, launch.ErrNotAllowed)
-}
-
-// marks are the ids by which a message is known.
-func (e entry) marks() (message, intent string) {
-	var d struct {
-		Message string `json:"messageId"`
-		Intent  string `json:"turnIntentId"`
-	}
-	if e.Role != "message" || json.Unmarshal(e.Details, &d) != nil {
-		return "", ""
-	}
-	return d.Message, d.Intent
+// set changes what a look waits for.
+func (b *bridge) set(change func()) {
+	b.Lock()
+	defer b.Unlock()
+	change()
+	b.moved.Broadcast()
 }

@@ -65,7 +65,7 @@ func demo(out io.Writer) error {
 	defer rt.Close(ctx)
 
 	connected, asked := make(chan *piworkflows.Conn, 1), make(chan bool, 1)
-	connect := func(ctx context.Context, h delivery.Hello, s delivery.Session) (conn, error) {
+	connect := func(ctx context.Context, h delivery.Hello, s delivery.Session) (delivery.Reporter, error) {
 		c, err := rt.Connect(ctx, h, s)
 		if err != nil {
 			return nil, err

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -19,220 +18,203 @@ import (
 )
 
 type (
-	connector func(context.Context, delivery.Hello, delivery.Session) (conn, error)
+	connector func(context.Context, delivery.Hello, delivery.Session) (delivery.Reporter, error)
 	model     func(context.Context) (string, error)
 )
 
-// process is one agent process, as the bridge knows it.
+// process is the agent as its bridge knows it.
 type process struct {
-	hello delivery.Hello
-	model model
-	cmd   *exec.Cmd
-	lines *bufio.Reader
-	wake  chan struct{} // something is to be reported or looked at
-	left  chan struct{} // closed when the host was told of the end
-
-	mu      sync.Mutex
-	moved   *sync.Cond // out or link has changed
+	model   model
+	cmd     *exec.Cmd
 	in      io.WriteCloser
-	entries []entry // the transcript
-	flight  []entry // written to the agent, not yet in the transcript
+	entries []entry // the transcript, and then what was written to the agent
+	kept    int     // so many of them are in the agent's file
 	turn    *turn   // or nil
 	turns   int
-	out     []func(conn) error // reports that are not confirmed
-	link    *link              // the current connection
-	away    bool               // fenced
-	polite  bool               // asked to end
-	ended   bool
+	gone    bool
 }
 
 type turn struct {
 	key, message string
 	ctx          context.Context
 	cancel       context.CancelFunc
-	closing      bool // answered or stopped
 	own          bool // stopped by the host
 }
 
-// start starts the agent on a transcript and connects it.
-func start(transcript string, connect connector, m model) (*process, error) {
-	path, err := filepath.Abs(transcript)
+// start starts the agent on a transcript, an absolute path, and connects it.
+func start(transcript string, connect connector, m model) (*bridge, error) {
+	key, err := launch.NewSessionKey("line-agent", transcript)
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
+	b := &bridge{wake: make(chan struct{}, 1), left: make(chan struct{})}
+	b.moved = sync.NewCond(b)
+	b.model, b.cmd = m, exec.Command(os.Args[0], "agent", transcript) // this program is the agent too
+	if b.in, err = b.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := b.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{model: m, cmd: exec.Command(self, "agent", path), wake: make(chan struct{}, 1), left: make(chan struct{})}
-	p.moved = sync.NewCond(&p.mu)
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
+	b.cmd.Stderr = os.Stderr
+	if err := b.cmd.Start(); err != nil {
 		return nil, err
 	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.cmd.Stderr = os.Stderr
-	p.lines = bufio.NewReader(stdout)
-	key, err := launch.NewSessionKey("line-agent", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	p.hello = delivery.Hello{Session: key, Process: fmt.Sprintf("%d@%d", p.cmd.Process.Pid, time.Now().UnixNano()), Durable: true}
+	b.hello = delivery.Hello{Session: key, Process: fmt.Sprintf("%d@%d", b.cmd.Process.Pid, time.Now().UnixNano()), Durable: true}
+	lines := bufio.NewReader(stdout)
 	for ready := false; !ready; {
-		line, err := p.lines.ReadString('\n')
+		line, err := lines.ReadString('\n')
 		if err != nil {
-			return nil, errors.Join(errors.New("the agent did not start"), p.cmd.Wait())
+			return nil, errors.Join(errors.New("the agent did not start"), b.cmd.Wait())
 		}
-		ready = p.event(line)
+		ready = b.event(line)
 	}
-	go p.read()
-	go p.stay(connect)
-	return p, nil
+	go b.read(lines)
+	go b.stay(connect)
+	return b, nil
 }
 
 // read follows the agent until it is gone.
-func (p *process) read() {
+func (b *bridge) read(lines *bufio.Reader) {
 	for {
-		line, err := p.lines.ReadString('\n')
+		line, err := lines.ReadString('\n')
 		if err != nil {
 			break
 		}
-		p.event(line)
+		b.event(line)
 	}
-	_ = p.cmd.Wait() // how it ended says nothing that the host needs
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	if p.turn != nil {
-		p.turn.cancel()
+	_ = b.cmd.Wait() // how it ended says nothing that the host needs
+	b.Lock()
+	defer b.Unlock()
+	b.gone = true
+	if b.turn != nil {
+		b.turn.cancel()
 	}
-	p.signal()
+	b.signal()
 }
 
 // event takes in one line of the agent.
-func (p *process) event(line string) (ready bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (b *bridge) event(line string) (ready bool) {
+	b.Lock()
+	defer b.Unlock()
+	defer b.signal()
 	switch verb, arg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); verb {
 	case "entry":
 		var e entry
 		if json.Unmarshal([]byte(arg), &e) != nil {
 			return false
 		}
-		p.entries = append(p.entries, e)
-		if e.Role != "assistant" && len(p.flight) > 0 {
-			p.flight = p.flight[1:]
+		if b.kept == len(b.entries) { // not one of ours
+			b.entries = append(b.entries, e)
 		}
+		b.kept++
 	case "ask":
-		go p.answer(p.turn)
+		go b.answer(b.turn)
 	case "done":
-		t := p.turn
+		t := b.turn
 		end := map[string]delivery.End{"completed": delivery.Completed, "aborted": delivery.Aborted, "error": delivery.Error}[arg]
-		p.out = append(p.out, func(c conn) error {
+		b.report(func(c delivery.Reporter) error {
 			return c.TurnSettled(context.Background(), t.key, end, end == delivery.Aborted && !t.own)
 		})
 		t.cancel()
-		p.turn = nil
-	case "ready":
-		return true
+		b.turn = nil
+	case "bye":
+		b.report(func(c delivery.Reporter) error { return c.Shutdown(context.Background()) })
+		b.gone = true
 	}
-	p.signal()
-	return false
+	return line == "ready\n"
 }
 
 // answer asks the model.
-func (p *process) answer(t *turn) {
-	text, err := p.model(t.ctx)
+func (b *bridge) answer(t *turn) {
+	text, err := b.model(t.ctx)
 	e := entry{Role: "assistant", Text: text, Stop: "completed"}
 	if err != nil {
 		e.Stop = "error"
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.turn == t && !t.closing {
-		t.closing = true
-		p.write("answer " + encode(e))
+	b.Lock()
+	defer b.Unlock()
+	if b.turn == t && t.ctx.Err() == nil {
+		b.write("answer " + encode(e))
 	}
 }
 
 // prompt is a person's.
-func (p *process) prompt(text string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.busy() || p.ended {
+func (b *bridge) prompt(text string) error {
+	b.Lock()
+	defer b.Unlock()
+	if b.busy() || b.gone {
 		return errors.New("the agent is busy or gone; wait")
 	}
-	p.away = false
-	p.out = append(p.out, func(c conn) error { return c.Input(context.Background()) })
-	p.begin(entry{Role: "user", Text: text})
-	p.signal()
+	b.away = false
+	b.report(func(c delivery.Reporter) error { return c.Input(context.Background()) })
+	b.begin(entry{Role: "user", Text: text})
 	return nil
 }
 
 // escape is a person's too.
-func (p *process) escape() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stop(false)
+func (b *bridge) escape() {
+	b.Lock()
+	defer b.Unlock()
+	b.stop(false)
 }
 
 // end ends the agent politely and waits until the host knows.
-func (p *process) end() {
-	p.mu.Lock()
-	p.polite, p.away = true, false
-	p.stop(false)
-	_ = p.in.Close()
-	p.mu.Unlock()
-	<-p.left
+func (b *bridge) end() {
+	b.Lock()
+	b.stop(false)
+	_ = b.in.Close()
+	b.Unlock()
+	<-b.left
 }
 
 // kill ends it at once.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.left
+func (b *bridge) kill() {
+	_ = b.cmd.Process.Kill()
+	<-b.left
 }
 
 // The rest is called with the lock.
 
-func (p *process) busy() bool { return p.turn != nil || len(p.flight) > 0 }
-
-func (p *process) begin(opener entry) {
-	p.turns++
-	t := &turn{key: fmt.Sprintf("%s/%d", p.hello.Process, p.turns)}
+func (b *bridge) begin(opener entry) {
+	b.turns++
+	t := &turn{key: fmt.Sprintf("%s/%d", b.hello.Process, b.turns)}
 	t.message, _ = opener.marks()
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	p.turn = t
-	p.out = append(p.out, func(c conn) error {
+	b.turn = t
+	b.report(func(c delivery.Reporter) error {
 		_, err := c.TurnStarted(context.Background(), t.key, t.message)
 		return err
 	})
-	p.append("turn", opener)
-	p.signal()
+	b.append("turn", opener)
 }
 
+func (b *bridge) report(r func(delivery.Reporter) error) {
+	b.out = append(b.out, r)
+	b.signal()
+}
+
+func (b *bridge) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *process) busy() bool { return p.turn != nil || p.kept < len(p.entries) }
+
 func (p *process) append(verb string, e entry) {
-	p.flight = append(p.flight, e)
+	p.entries = append(p.entries, e)
 	p.write(verb + " " + encode(e))
 }
 
 func (p *process) stop(own bool) {
-	if t := p.turn; t != nil && !t.closing {
-		t.closing, t.own = true, own
+	if t := p.turn; t != nil && t.ctx.Err() == nil {
+		t.own = own
 		t.cancel()
-		p.write("stop")
+		p.write("stop") // after an answer it does nothing
 	}
 }
 
 func (p *process) write(line string) { _, _ = io.WriteString(p.in, line+"\n") } // a dead agent is noticed by read
-
-func (p *process) signal() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}

@@ -7,32 +7,39 @@ import (
 )
 
 // TestKilled kills Pi or the host at each boundary that a successor message
-// passes, from the claim to the resolution, and starts it again.
+// passes, from the claim to the resolution, and starts it again; at some of them
+// both, as when their machine goes down.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	for _, at := range []struct{ where, why string }{
-		{"host before propose", "the end of the run is not yet durable"},
-		{"host after propose", "the end of the run and what it owes are durable"},
-		{"host before try", "the intent is about to be claimed"},
-		{"host after try", "claimed, and not yet sent"},
-		{"pi before_agent_start", "sent, and not on the branch"},
-		{"pi message_start custom", "sent, and not on the branch"},
-		{"pi message_end custom", "sent, about to be on branch and disk"},
-		{"pi context", "on branch and disk, before the request to the model"},
-		{"pi message_start assistant", "the model has begun to answer"},
-		{"pi message_end assistant", "answered, and the answer not on disk"},
-		{"pi agent_end", "answered"},
-		{"pi agent_settled", "answered, and the host not told"},
-		{"host before answer", "on the branch, and the answer not recorded"},
-		{"host after answer", "the answer is recorded, the branch not reported"},
-		{"host before observe turnstarted", "the start of the turn is not recorded"},
-		{"host after observe turnstarted", "the start of the turn is recorded"},
-		{"host after try;before observe report", "the branch is reported, and not recorded"},
-		{"host after try;after observe report", "the branch is recorded"},
-		{"host before observe turnsettled", "the end of the turn is not recorded"},
-		{"host after observe turnsettled", "the end of the turn is recorded"},
+	for _, at := range []struct {
+		where, why string
+		both       bool
+	}{
+		{"host before propose", "the end of the run is not yet durable", false},
+		{"host after propose", "the end of the run and what it owes are durable", false},
+		{"host before try", "the intent is about to be claimed", true},
+		{"host after try", "claimed, and not yet sent", true},
+		{"pi before_agent_start", "sent, and not on the branch", true},
+		{"pi message_start custom", "sent, and not on the branch", false},
+		{"pi message_end custom", "sent, about to be on branch and disk", true},
+		{"pi context", "on branch and disk, before the request to the model", true},
+		{"pi message_start assistant", "the model has begun to answer", true},
+		{"pi message_end assistant", "answered, and the answer not on disk", false},
+		{"pi agent_end", "answered", false},
+		{"pi agent_settled", "answered, and the host not told", false},
+		{"host before answer", "on the branch, and the answer not recorded", true},
+		{"host after answer", "the answer is recorded, the branch not reported", false},
+		{"host before observe turnstarted", "the start of the turn is not recorded", false},
+		{"host after observe turnstarted", "the start of the turn is recorded", true},
+		{"host after try;before observe report", "the branch is reported, and not recorded", true},
+		{"host after try;after observe report", "the branch is recorded", false},
+		{"host before observe turnsettled", "the end of the turn is not recorded", true},
+		{"host after observe turnsettled", "the end of the turn is recorded", false},
 	} {
-		for _, victim := range []string{"pi", "host"} {
+		for _, victim := range []string{"pi", "host", "both"} {
+			if victim == "both" && !at.both {
+				continue
+			}
 			t.Run(victim+" at "+strings.ReplaceAll(at.where, ";", " then "), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, nil)
@@ -49,8 +56,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killAt lets the waiting run go on, kills the victim when the boundary is
-// reached, lets the other one go on and starts the victim again.
+// killAt lets the waiting run go on, kills the victim, "pi", "host" or "both",
+// when the boundary is reached, lets the other one go on and starts the victim
+// again.
 func (w *world) killAt(where, victim string) {
 	w.t.Helper()
 	side, point, _ := strings.Cut(where, " ")
@@ -69,18 +77,20 @@ func (w *world) killAt(where, victim string) {
 		_, err := w.host.wait(w.ctx, mark, where, func(l line) bool { return l.At != "" })
 		w.ok(err)
 	}
-	if victim == "pi" {
+	if victim != "host" {
 		w.agent.Kill()
-		if side == "host" {
-			w.ok(release())
-		}
-		w.startPi()
-		return
 	}
-	w.host.kill()
-	if side == "pi" {
+	if victim != "pi" {
+		w.host.kill()
+	}
+	if victim != side && victim != "both" { // who waits at the boundary lives
 		w.ok(release())
 	}
-	w.startHost()
-	w.ok(w.host.say("open")) // for a node that is run again
+	if victim != "pi" {
+		w.startHost()
+		w.ok(w.host.say("open")) // for a node that is run again
+	}
+	if victim != "host" {
+		w.startPi()
+	}
 }

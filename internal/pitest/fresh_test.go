@@ -8,6 +8,8 @@ import "testing"
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
+	lost, err := w.agent.State(w.ctx)
+	w.ok(err)
 	w.ok(w.agent.Prompt(w.ctx, "/workflow start slow {}", "followUp"))
 	w.gate(0)
 	w.ok(w.stops.arm("context"))
@@ -20,6 +22,9 @@ func TestFresh(t *testing.T) {
 	}
 	w.agent.Kill()
 	w.startPi()
+	if s, err := w.agent.State(w.ctx); err != nil || s.SessionFile != lost.SessionFile || s.SessionID == lost.SessionID {
+		t.Errorf("session %s in %s became %s in %s, want another one in its file; %v", lost.SessionID, lost.SessionFile, s.SessionID, s.SessionFile, err)
+	}
 	w.turns(0)
 	if n := w.host.count("session.sent") + w.host.count("intent.resolved"); n != 0 {
 		t.Errorf("%d times something counts as delivered\n%s", n, w.host.story())

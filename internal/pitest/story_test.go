@@ -161,6 +161,43 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestRetryGivesUp: a provider that fails at every try ends the turn with that
+// error when Pi gives up, and nothing is sent again for it.
+func TestRetryGivesUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	run := w.start("slow")
+	w.gate(0)
+	tries, ended := 0, 0 // ended: turns that the host took as over before the last try
+	w.on("message", func(context.Context, pitest.Request) pitest.Reply {
+		tries, ended = tries+1, w.host.count("session.turnClosed")
+		return pitest.Reply{Status: 503, Text: "overloaded"}
+	})
+	mark := w.agent.Mark()
+	w.ok(w.host.say("open"))
+	settled, err := w.agent.Settled(w.ctx, mark)
+	w.ok(err)
+	if settled.Aborted || tries < 2 {
+		t.Fatalf("Pi gave up after %d tries, aborted: %v; want errors that it retried", tries, settled.Aborted)
+	}
+	if l := w.event(0, "session.turnClosed"); l.Why != "error" || ended != 0 {
+		t.Errorf("the turn ended %q; %d ends before it had settled", l.Why, ended)
+	}
+	w.over(run)
+	w.turns(tries)
+	w.ok(w.agent.Terminate(w.ctx))
+	w.startPi()
+	w.turns(tries)
+	for _, kind := range []string{"session.attempted", "session.sent", "session.turnOpened", "session.turnClosed"} {
+		if n := w.host.count(kind); n != 1 {
+			t.Errorf("%s happened %d times, want once", kind, n)
+		}
+	}
+	if got, want := w.end(tries), []string{run + " fallback"}; !slices.Equal(got, want) {
+		t.Errorf("the intents are %q, want %q", got, want)
+	}
+}
+
 // TestReload: Pi loads its extensions again while a turn runs, which it
 // refuses, and as soon as that turn has settled, while an intent waits.
 func TestReload(t *testing.T) {
@@ -247,35 +284,6 @@ func TestCompaction(t *testing.T) {
 	w.ok(<-compacted)
 	w.over(run)
 	w.ok(w.agent.Ask(w.ctx, "go on"))
-	if got, want := w.end(1), []string{run + " fallback"}; !slices.Equal(got, want) {
-		t.Errorf("the intents are %q, want %q", got, want)
-	}
-}
-
-// TestSecondProcess: another Pi opens the same session; the first one is
-// fenced.
-func TestSecondProcess(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	run := w.start("slow")
-	w.gate(0)
-	mark := w.host.mark()
-	first, second := w.agent, w.newPi()
-	w.connected(mark)
-
-	w.ok(w.host.say("open"))
-	w.over(run)
-	w.agent = second
-	w.ok(second.Ask(w.ctx, "go on"))
-	if n := w.host.count("session.connected"); n != 2 {
-		t.Errorf("%d connections, want 2: the fenced one has to stay away", n)
-	}
-	for _, e := range first.Events() {
-		if custom(e) {
-			t.Errorf("the fenced process got %s", e.Raw)
-		}
-	}
-	w.ok(first.Terminate(w.ctx))
 	if got, want := w.end(1), []string{run + " fallback"}; !slices.Equal(got, want) {
 		t.Errorf("the intents are %q, want %q", got, want)
 	}

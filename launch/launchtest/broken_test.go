@@ -87,6 +87,7 @@ func TestBrokenRowsAreFound(t *testing.T) {
 		{"paused after the end", "ParkFields", launch.Done, func(l *launch.Launch) { l.Paused = true }},
 		{"queued and nobody may claim it", "ParkFields", launch.Queued, func(l *launch.Launch) { l.Ready = 0 }},
 		{"waiting and yet claimable", "ParkFields", launch.Parked, func(l *launch.Launch) { l.Park = launch.ParkWaiting }},
+		{"the host's pause without a pause", "ParkFields", launch.Parked, func(l *launch.Launch) { l.HostPause = true }},
 		{"ended without a time", "ParkFields", launch.Failed, func(l *launch.Launch) { l.Finished = 0 }},
 		{"queued with a record", "RecordFields", launch.Queued, func(l *launch.Launch) { l.Started = 1 }},
 		{"parked without a record", "RecordFields", launch.Parked, func(l *launch.Launch) { l.Started = 0 }},
@@ -221,6 +222,15 @@ const (
 	adopted
 )
 
+// ending makes the resume of the story a command that ended attention.
+func ending(c launch.Command, why launch.Attention) func(launchtest.Trace) launchtest.Trace {
+	return func(tr launchtest.Trace) launchtest.Trace {
+		e := &tr[resumed]
+		e.Command, e.Before.Park, e.Before.Attention = c, launch.ParkAttention, why
+		return tr
+	}
+}
+
 func TestBrokenTracesAreFound(t *testing.T) {
 	for _, c := range []struct {
 		why, name string
@@ -324,6 +334,55 @@ func TestBrokenTracesAreFound(t *testing.T) {
 			tr[resumed].Command = launch.ResumeCommand{Actor: launch.Host}
 			return tr
 		}},
+		{"the host's pause lifted by the host", "", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[paused].Command, tr[resumed].Command = launch.PauseCommand{Actor: launch.Host}, launch.ResumeCommand{Actor: launch.Host}
+			return tr
+		}},
+		{"a person's pause on top of it lifted by the host", "PauseHolds", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			host := tr[paused]
+			host.Command = launch.PauseCommand{Actor: launch.Host}
+			tr[resumed].Command = launch.ResumeCommand{Actor: launch.Host}
+			return append(tr[:paused:paused], append(launchtest.Trace{host}, tr[paused:]...)...)
+		}},
+		{"the model's pause lifted by the host", "PauseHolds", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[paused].Command, tr[resumed].Command = launch.PauseCommand{Actor: launch.Model}, launch.ResumeCommand{Actor: launch.Host}
+			return tr
+		}},
+		{"the host's pause lifted by the model", "PauseHolds", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[paused].Command, tr[resumed].Command = launch.PauseCommand{Actor: launch.Host}, launch.ResumeCommand{Actor: launch.Model}
+			return tr
+		}},
+		{"starting while the host paused it", "PauseHolds", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[paused].Command = launch.PauseCommand{Actor: launch.Host}
+			return append(tr[:resumed:resumed], tr[claimed3:]...)
+		}},
+		{"starting after the run parked itself as paused", "PauseHolds", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[parked].Command = launch.ParkCommand{Why: launch.ParkPaused}
+			return append(tr[:paused:paused], tr[claimed3:]...)
+		}},
+		{"starting though the trace began paused", "PauseHolds", launchtest.Trace.PauseHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[claimed3].Before.Paused = true
+			return tr[claimed3:]
+		}},
+		{"attention for a running launch", "AttentionHolds", launchtest.Trace.AttentionHolds, func(tr launchtest.Trace) launchtest.Trace {
+			e := tr[parked]
+			e.Command, e.After.Park, e.After.Attention = launch.AttendCommand{}, launch.ParkAttention, launch.PromptsLost
+			return append(tr, e)
+		}},
+		{"attention that was asked for and did not come", "AttentionHolds", launchtest.Trace.AttentionHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr[paused].Command = launch.AttendCommand{Attention: launch.PromptsLost}
+			return tr
+		}},
+		{"attention ended by a timer", "AttentionHolds", launchtest.Trace.AttentionHolds, ending(launch.WakeCommand{}, launch.PromptsLost)},
+		{"by an answer", "", launchtest.Trace.AttentionHolds, ending(launch.WakeCommand{Answered: true}, launch.PromptsLost)},
+		{"by an answer, though the definition changed", "AttentionHolds", launchtest.Trace.AttentionHolds, ending(launch.WakeCommand{Answered: true}, launch.SourceChanged)},
+		{"by a person", "", launchtest.Trace.AttentionHolds, ending(launch.ResumeCommand{Actor: launch.Person}, launch.SourceChanged)},
+		{"by the host", "AttentionHolds", launchtest.Trace.AttentionHolds, ending(launch.ResumeCommand{Actor: launch.Host}, launch.EffectAmbiguous)},
+		{"by asking for attention for another reason", "AttentionHolds", launchtest.Trace.AttentionHolds, func(tr launchtest.Trace) launchtest.Trace {
+			tr = ending(launch.AttendCommand{}, launch.EffectAmbiguous)(tr)
+			tr[resumed].After.Park, tr[resumed].After.Attention = launch.ParkAttention, launch.PromptsLost
+			return tr
+		}},
 		{"a second relaunch without progress", "RelaunchBounded", launchtest.Trace.RelaunchBounded, func(tr launchtest.Trace) launchtest.Trace {
 			return append(tr[:parked:parked], tr[lost1], tr[claimed3])
 		}},
@@ -333,6 +392,18 @@ func TestBrokenTracesAreFound(t *testing.T) {
 			return append(tr[:parked:parked], e, tr[claimed3])
 		}},
 		{"a second relaunch after a person resumed", "", launchtest.Trace.RelaunchBounded, func(tr launchtest.Trace) launchtest.Trace {
+			return append(tr[:parked:parked], tr[lost1], tr[resumed], tr[claimed3])
+		}},
+		{"a second relaunch after an answer ended attention", "", launchtest.Trace.RelaunchBounded, func(tr launchtest.Trace) launchtest.Trace {
+			tr = ending(launch.WakeCommand{Answered: true}, launch.NoProgress)(tr)
+			return append(tr[:parked:parked], tr[lost1], tr[resumed], tr[claimed3])
+		}},
+		{"a second relaunch after an answer that it did not need", "RelaunchBounded", launchtest.Trace.RelaunchBounded, func(tr launchtest.Trace) launchtest.Trace {
+			tr[resumed].Command = launch.WakeCommand{Answered: true}
+			return append(tr[:parked:parked], tr[lost1], tr[resumed], tr[claimed3])
+		}},
+		{"a second relaunch after the host lifted its pause", "RelaunchBounded", launchtest.Trace.RelaunchBounded, func(tr launchtest.Trace) launchtest.Trace {
+			tr[resumed].Command = launch.ResumeCommand{Actor: launch.Host}
 			return append(tr[:parked:parked], tr[lost1], tr[resumed], tr[claimed3])
 		}},
 		{"a third return to queued by expiry", "RelaunchBounded", launchtest.Trace.RelaunchBounded, func(tr launchtest.Trace) launchtest.Trace {

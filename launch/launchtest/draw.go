@@ -167,7 +167,11 @@ func sensible(t *rapid.T, w *World, l *launch.Launch, r launch.Record, op *Op) {
 		claim.Digest = changed
 	}
 	cancel := launch.CancelCommand{Actor: one(t, "by", actors[:3]...)}
-	pause, resume := launch.PauseCommand{Actor: launch.Person}, launch.ResumeCommand{Actor: launch.Person, Waiting: r.Status == launch.RecordWaiting}
+	pause, resume := launch.PauseCommand{Actor: one(t, "pauses", actors[:3]...)}, launch.ResumeCommand{Actor: launch.Person, Waiting: r.Status == launch.RecordWaiting}
+	if l.HostPause && odds(t, "a disconnect", 60) {
+		resume.Actor = launch.Host
+	}
+	attend, answer := launch.AttendCommand{Attention: launch.PromptsLost}, launch.WakeCommand{Answered: true}
 	settle := launch.SettleCommand{Error: one(t, "outcome", launch.SafeError{}, failures[0])}
 	if odds(t, "cancel", 4) {
 		op.Command = cancel
@@ -176,9 +180,12 @@ func sensible(t *rapid.T, w *World, l *launch.Launch, r launch.Record, op *Op) {
 	var cs []launch.Command
 	switch {
 	case l.Paused && !l.State.Claimed():
-		cs = []launch.Command{resume, resume}
+		cs = []launch.Command{resume, resume, resume, pause}
 		if l.State == launch.Parked {
-			cs = append(cs, settle)
+			cs = append(cs, settle, attend)
+		}
+		if l.Park == launch.ParkAttention {
+			cs = append(cs, answer)
 		}
 	case l.State == launch.Queued:
 		cs = []launch.Command{claim, claim, claim, pause}
@@ -188,7 +195,11 @@ func sensible(t *rapid.T, w *World, l *launch.Launch, r launch.Record, op *Op) {
 		renew := launch.RenewCommand{Authority: own, Lease: launch.DefaultLease}
 		lost := launch.RecoverCommand{Generation: l.Generation, Record: record}
 		end := max(0, l.Claim.Expiry.Sub(w.Now.Wall))
-		if odds(t, "lose the lease", 25) {
+		lose := 25
+		if l.Expiries+l.Strikes > 0 { // the last lost lease that is allowed is rare enough
+			lose = 50
+		}
+		if odds(t, "lose the lease", lose) {
 			op.Wait, op.Command = end+one[time.Duration](t, "late", 0, 1, -1), lost
 			op.Wait = max(op.Wait, 0)
 			return
@@ -223,11 +234,11 @@ func sensible(t *rapid.T, w *World, l *launch.Launch, r launch.Record, op *Op) {
 		}
 	case l.Park == launch.ParkDue:
 		claim.Progress += uint64(one(t, "answered", 0, 1))
-		cs = []launch.Command{claim, claim, claim, claim, pause, settle}
+		cs = []launch.Command{claim, claim, claim, claim, claim, claim, attend, pause, pause, settle}
 	case l.Park == launch.ParkWaiting:
-		cs = []launch.Command{launch.WakeCommand{}, launch.WakeCommand{}, pause, settle}
+		cs = []launch.Command{launch.WakeCommand{}, answer, answer, attend, pause, settle}
 	default:
-		cs = []launch.Command{resume, resume, resume, settle}
+		cs = []launch.Command{resume, resume, resume, answer, launch.WakeCommand{}, pause, settle}
 	}
 	op.Command = one(t, "command", cs...)
 }
@@ -243,10 +254,11 @@ func anything(t *rapid.T, a launch.Authority, seen uint64) launch.Command {
 	return one[launch.Command](t, "any",
 		launch.StartCommand{Authority: a}, launch.FinishCommand{Authority: a},
 		launch.FailCommand{Authority: a, Error: e},
-		launch.ParkCommand{Authority: a, Why: launch.Park(even(t, "why", 6)), Attention: launch.Attention(even(t, "attention", 5))},
+		launch.ParkCommand{Authority: a, Why: launch.Park(even(t, "why", 6)), Attention: launch.Attention(even(t, "attention", 6))},
 		launch.ReleaseCommand{Authority: a, Record: record}, launch.RenewCommand{Authority: a, Lease: lease},
 		launch.RecoverCommand{Generation: seen, Record: record},
-		launch.SettleCommand{Error: e}, launch.WakeCommand{},
+		launch.SettleCommand{Error: e}, launch.WakeCommand{Answered: rapid.Bool().Draw(t, "answered")},
+		launch.AttendCommand{Attention: launch.Attention(even(t, "asked attention", 6))},
 		launch.ClaimCommand{Authority: a, Lease: lease, Digest: one(t, "digest", pinned, changed, launch.Digest{})},
 		launch.PauseCommand{Actor: actor}, launch.ResumeCommand{Actor: actor, Waiting: rapid.Bool().Draw(t, "waiting")},
 		launch.CancelCommand{Actor: actor},

@@ -73,7 +73,7 @@ func ClaimFields(l *launch.Launch) error {
 // ParkFields: a park reason stands exactly on parked launches and an attention
 // reason exactly on those parked for attention; a paused launch is not
 // starting, has not ended, and when parked is parked as paused or for
-// attention; exactly a queued launch that is not paused and a parked one that
+// attention; the host's pause is one; exactly a queued launch that is not paused and a parked one that
 // is due wait for a claim; exactly ended launches have a time of the end.
 func ParkFields(l *launch.Launch) error {
 	due := l.State == launch.Queued && !l.Paused || l.Park == launch.ParkDue
@@ -85,6 +85,8 @@ func ParkFields(l *launch.Launch) error {
 		return broken("ParkFields", l, "parked as %q with attention %q", l.Park, l.Attention)
 	case l.Paused && (l.State == launch.Starting || l.State.Terminal() || l.State == launch.Parked && !held):
 		return broken("ParkFields", l, "paused with park reason %q", l.Park)
+	case l.HostPause && !l.Paused:
+		return broken("ParkFields", l, "the pause of the host stands without a pause")
 	case due != (l.Ready != 0):
 		return broken("ParkFields", l, "ready since %s with park reason %q and paused %v", l.Ready, l.Park, l.Paused)
 	case l.State.Terminal() != (l.Finished != 0):

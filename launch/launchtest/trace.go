@@ -27,7 +27,7 @@ type Trace []Entry
 // Check checks every invariant of traces and joins what is broken.
 func (tr Trace) Check() error {
 	return errors.Join(tr.LegalEdges(), tr.GenerationsIncrease(), tr.WritesAuthorized(), tr.RefusalChangesNothing(),
-		tr.RequestKeyUnique(), tr.OneStartPerGeneration(), tr.CancelFinal(), tr.PauseHolds(), tr.RelaunchBounded(), tr.ReplayAgrees())
+		tr.RequestKeyUnique(), tr.OneStartPerGeneration(), tr.CancelFinal(), tr.PauseHolds(), tr.AttentionHolds(), tr.RelaunchBounded(), tr.ReplayAgrees())
 }
 
 // Kind returns the kind of the command.
@@ -249,37 +249,88 @@ func (tr Trace) CancelFinal() error {
 	return nil
 }
 
-// PauseHolds: a launch that a person paused does not become starting before a
-// person resumes it.
+// PauseHolds: a launch that a person, the model or its own run paused does not
+// become starting before a person resumes it; one that only the host paused not
+// before a person or the host does.
 func (tr Trace) PauseHolds() error {
-	paused := map[launch.RunID]bool{}
+	paused := map[launch.RunID]launch.Actor{} // Person for whatever only a person ends
 	for i := range tr {
 		e := &tr[i]
 		if e.Err != nil {
 			continue
 		}
-		if c, ok := e.Command.(launch.PauseCommand); ok && c.Actor == launch.Person {
-			paused[e.After.ID] = true
+		id := e.After.ID
+		if _, seen := paused[id]; !seen { // the trace may begin in the middle
+			switch {
+			case e.Before.HostPause:
+				paused[id] = launch.Host
+			case e.Before.Paused || e.Before.Park == launch.ParkPaused:
+				paused[id] = launch.Person
+			}
 		}
-		if c, ok := e.Command.(launch.ResumeCommand); ok && c.Actor == launch.Person {
-			paused[e.After.ID] = false
+		switch c := e.Command.(type) {
+		case launch.PauseCommand:
+			if c.Actor != launch.Host {
+				paused[id] = launch.Person
+			} else if paused[id] == 0 {
+				paused[id] = launch.Host
+			}
+		case launch.ParkCommand:
+			if c.Why == launch.ParkPaused {
+				paused[id] = launch.Person
+			}
+		case launch.ResumeCommand:
+			if c.Actor != launch.Person && (c.Actor != launch.Host || paused[id] != launch.Host) {
+				return e.broken("PauseHolds", i, "the %s resumed what is not its own pause", c.Actor)
+			}
+			paused[id] = 0
 		}
 		for _, ev := range e.Events {
-			if paused[e.After.ID] && ev.From != ev.To && ev.To == launch.Starting {
-				return e.broken("PauseHolds", i, "starting while a person paused it")
+			if paused[id] != 0 && ev.From != ev.To && ev.To == launch.Starting {
+				return e.broken("PauseHolds", i, "starting while it is paused for the %s", paused[id])
 			}
 		}
 	}
 	return nil
 }
 
+// AttentionHolds: a launch that is parked for attention stays so until it ends,
+// a person resumes it, or an answer wakes it, which a changed definition does
+// not care for; asking for attention changes nothing but parked launches.
+func (tr Trace) AttentionHolds() error {
+	for i := range tr {
+		e := &tr[i]
+		if e.Err != nil {
+			continue
+		}
+		if _, ok := e.Command.(launch.AttendCommand); ok && (e.Before.State != launch.Parked || e.After.Park != launch.ParkAttention) {
+			return e.broken("AttentionHolds", i, "attention for a launch that is %s made it %s (%s)", e.Before.State, e.After.State, e.After.Park)
+		}
+		if e.Before.Park != launch.ParkAttention || e.After.State.Terminal() || e.After.Attention == e.Before.Attention {
+			continue
+		}
+		resume, _ := e.Command.(launch.ResumeCommand)
+		if resume.Actor != launch.Person && !(e.answered() && e.Before.Attention != launch.SourceChanged) {
+			return e.broken("AttentionHolds", i, "it ended attention (%s)", e.Before.Attention)
+		}
+	}
+	return nil
+}
+
+// answered reports whether the entry is an answer that ended attention.
+func (e *Entry) answered() bool {
+	c, _ := e.Command.(launch.WakeCommand)
+	return c.Answered && e.Before.Park == launch.ParkAttention
+}
+
 // RelaunchBounded: without saved progress a run is relaunched by itself at most
 // once, and a launch returns to queued by expiry at most twice. Progress that
-// was saved or an explicit resume in between allows one more.
+// was saved, a person's resume, or an answer that ended attention allows one
+// more; the host's lifting of its own pause does not.
 func (tr Trace) RelaunchBounded() error {
 	type run struct {
 		progress uint64 // at the last claim
-		lost     bool   // the last lease was lost without progress, nobody resumed since
+		lost     bool   // the last lease was lost without progress, and nothing allowed one more since
 		relaunch int    // automatic ones without progress
 		toQueued int    // by expiry
 	}
@@ -310,7 +361,9 @@ func (tr Trace) RelaunchBounded() error {
 			}
 			r.progress, r.lost = c.Progress, false
 		case launch.ResumeCommand:
-			r.lost = false
+			r.lost = r.lost && c.Actor != launch.Person
+		case launch.WakeCommand:
+			r.lost = r.lost && !e.answered()
 		case launch.RecoverCommand:
 			if e.After.State == launch.Queued {
 				if r.toQueued++; r.toQueued > 2 {

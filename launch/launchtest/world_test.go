@@ -26,7 +26,8 @@ func TestSequencesAreHalfLegal(t *testing.T) {
 	}
 	taken := map[edge]int{}
 	refused := map[launch.Kind]int{}
-	rare := map[string]int{"no_progress": 0, "source_changed": 0, "effect_ambiguous": 0, "third expiry": 0, "clock distrusted": 0, "renewed after expiry": 0, "adopted": 0}
+	rare := map[string]int{"no_progress": 0, "source_changed": 0, "effect_ambiguous": 0, "prompts_lost": 0, "third expiry": 0, "clock distrusted": 0, "renewed after expiry": 0, "adopted": 0,
+		"host's pause lifted": 0, "host's pause lifted, attention stays": 0, "person's pause on top of the host's": 0, "attention answered": 0, "attention answered under a pause": 0, "attended while due": 0}
 	for seed := range worlds {
 		for _, e := range sequence.Example(seed) {
 			if e.Err == nil {
@@ -42,6 +43,31 @@ func TestSequencesAreHalfLegal(t *testing.T) {
 			}
 			if e.Err == nil && e.Kind() == launch.CmdReserve && len(e.Events) == 0 {
 				rare["adopted"]++
+			}
+			if e.Err == nil && len(e.Events) > 0 {
+				after := e.After.Park
+				switch c := e.Command.(type) {
+				case launch.ResumeCommand:
+					if c.Actor == launch.Host && after == launch.ParkAttention {
+						rare["host's pause lifted, attention stays"]++
+					} else if c.Actor == launch.Host {
+						rare["host's pause lifted"]++
+					}
+				case launch.PauseCommand:
+					if e.Before.HostPause {
+						rare["person's pause on top of the host's"]++
+					}
+				case launch.WakeCommand:
+					if after == launch.ParkPaused {
+						rare["attention answered under a pause"]++
+					} else if e.Before.Park == launch.ParkAttention {
+						rare["attention answered"]++
+					}
+				case launch.AttendCommand:
+					if e.Before.Park == launch.ParkDue {
+						rare["attended while due"]++
+					}
+				}
 			}
 			for _, ev := range e.Events {
 				if _, ok := rare[ev.Attention.String()]; ok {

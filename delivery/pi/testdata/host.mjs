@@ -42,7 +42,7 @@ await until("the footer shows the run", () => pi.footer === `workflow: ${told.de
 await pi.command("list");
 assert.match(pi.notes.at(-1), /^info: greet/);
 await pi.command("dance");
-assert.match(pi.notes.at(-1), /^error: There is no action/);
+assert.match(pi.notes.at(-1), /^error: invalid input: there is no such command/);
 await pi.command("cancel"); // of the run on display
 assert.match(pi.notes.at(-1), /already ended: done/);
 

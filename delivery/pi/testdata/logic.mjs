@@ -5,7 +5,7 @@ import path from "node:path";
 import { Pi, tick } from "./stub.mjs";
 
 const { internals } = await import(process.env.EXTENSION);
-const { Bridge, Disk, backoff, clip, cut, encode, evidence, parseCommand, renderMessage } = internals;
+const { Bridge, Disk, backoff, clip, cut, encode, evidence, renderMessage, thin } = internals;
 
 // text
 assert.equal(clip("aäb", 2), "a", "cut between characters");
@@ -18,22 +18,6 @@ for (let n = 0; n < 40; n++) {
   assert.ok(backoff(n, 0) >= 50 && backoff(n, 0) <= 5000 && backoff(n, 1) <= 10000, "capped");
 }
 assert.ok(backoff(3, 0.9) > backoff(3, 0.1), "with jitter");
-
-// commands
-const spec = { parameters: { properties: { action: { enum: ["list", "start", "answer"] }, workflow: { type: "string" }, runId: { type: "string" }, input: { type: "object" }, count: { type: "number" } } } };
-const run = "deploy-01K00000000000000000000000";
-for (const [why, text, want] of [
-  ["a start", 'start deploy {"a": {"b": "{ }"}}', { action: "start", workflow: "deploy", input: { a: { b: "{ }" } } }],
-  ["a run id is told by its form", `answer ${run}`, { action: "answer", runId: run }],
-  ["a later action's own parameter", "answer count=2", { action: "answer", count: 2 }],
-]) assert.deepEqual(parseCommand(text, spec), { args: want }, why);
-for (const [why, text] of [
-  ["an unknown action", "dance"],
-  ["broken input", "start deploy {"],
-  ["an unknown parameter", "list x=1"],
-  ["two workflows", "start a b"],
-  ["a value of the wrong type", "answer count=x"],
-]) assert.ok(parseCommand(text, spec).error, why);
 
 // evidence
 const msg = (id, messageId) => ({ id, type: "custom_message", details: { messageId } });
@@ -151,9 +135,15 @@ const verdict = ({ b, link }, more) => b.send(link, m(more)).verdict;
 }
 {
   const w = bridge(); // a provider error, and a retry that repeats agent_start
-  w.pi.model = async () => (await w.pi.emit("agent_start"), { text: "", stop: "error" });
+  const told = [];
+  w.pi.model = async () => {
+    await w.pi.emit("agent_start"); // while the first report waits: it is one
+    told.push(...w.b.out.splice(0)); // the host confirms
+    await w.pi.emit("agent_start");
+    return { text: "", stop: "error" };
+  };
   await w.pi.prompt("hi");
-  const starts = w.b.out.filter((r) => r.kind === "turnStarted").map((r) => r.body.turn);
+  const starts = [...told, ...w.b.out].filter((r) => r.kind === "turnStarted").map((r) => r.body.turn);
   const turn = starts[0];
   assert.deepEqual(starts, [turn, turn], "the same turn again");
   const end = w.b.out.at(-1).body;
@@ -168,6 +158,40 @@ const verdict = ({ b, link }, more) => b.send(link, m(more)).verdict;
   assert.ok(w.b.away, "another extension is no person");
   await w.pi.emit("input", { text: "hi", source: "interactive" });
   assert.ok(!w.b.away, "a person acted");
+}
+{
+  const w = bridge(); // the host says that connecting again is of no use
+  w.link.close = () => w.b.closed(w.link);
+  w.b.message(w.link, "bye", 0, { reason: `wrong\n${"x".repeat(500)}`, final: true });
+  assert.equal(w.b.timer, undefined, "no timer will connect again");
+  assert.match(w.pi.footer, /refused by the host; type \/workflow/);
+  const { text } = await w.b.tool({}, "", false);
+  assert.match(text, /Nothing was done. It says: wrong\?x/);
+  assert.ok(text.length < 400, "the host's reason is bounded");
+  await w.pi.emit("input", { text: "hi", source: "interactive" });
+  assert.ok(w.b.link && !w.b.refused, "a person acted");
+}
+{
+  const w = bridge(); // the host is away for long
+  w.b.link = undefined;
+  const chat = (turn, end = {}, start = {}) => {
+    if (!start.message) w.b.report("input", { key: `i-${turn}` });
+    for (let n = 0; n < 3; n++) w.b.report("turnStarted", { turn, ...start }); // with retries
+    w.b.report("turnSettled", { turn, byPerson: false, ...end });
+  };
+  w.b.report("turnSettled", { turn: "confirmed" }); // the host knows whose it is
+  chat("owned", {}, { message: "m1" });
+  chat("stopped", { byPerson: true });
+  for (let n = 0; n < 2000; n++) chat(`t${n}`);
+  assert.ok(w.b.out.length <= 1000, "bounded");
+  assert.deepEqual(w.b.out.slice(0, 5).map((r) => [r.kind, r.body.turn]),
+    [["turnSettled", "confirmed"], ["turnStarted", "owned"], ["turnSettled", "owned"], ["turnStarted", "stopped"], ["turnSettled", "stopped"]]);
+  assert.deepEqual(w.b.out.slice(-3).map((r) => r.body.turn ?? r.body.key), ["i-t1999", "t1999", "t1999"]);
+  const starts = w.b.out.filter((r) => r.kind === "turnStarted").map((r) => r.body.turn);
+  const ends = w.b.out.filter((r) => r.kind === "turnSettled").map((r) => r.body.turn);
+  assert.deepEqual(["confirmed", ...starts], ends, "no turn loses one of its ends, and the order stays");
+  const kept = [{ kind: "turnStarted", body: { turn: "t", message: "m" } }];
+  assert.deepEqual(thin(kept), kept, "nothing that may go");
 }
 console.log("ok");
 process.exit(0);

@@ -30,6 +30,7 @@ const (
 	Withdraw Op = "withdraw" // an intent ends unserved, a subject needs nothing
 	Wait     Op = "wait"     // an intent is not eligible any more, or is again
 	EndRun   Op = "endRun"   // a run ends
+	Abandon  Op = "abandon"  // the host gives the session up
 	Reopen   Op = "reopen"   // a blocked message is opened again
 	Free     Op = "free"     // a person starts something
 	Count    Op = "count"    // the model starts a run
@@ -65,7 +66,7 @@ const (
 // Ops returns all ops.
 func Ops() []Op {
 	return []Op{
-		Queue, Withdraw, Wait, EndRun, Reopen, Free, Count, Pass, Jump, Open, Again, Drop, Kill, Shutdown, Type, Prompt, Command,
+		Queue, Withdraw, Wait, EndRun, Abandon, Reopen, Free, Count, Pass, Jump, Open, Again, Drop, Kill, Shutdown, Type, Prompt, Command,
 		Escape, Move, Advance, Retry, Fail, Mute, Tell, Look, Record, Try, Carry, Answer, GiveUp, Lose,
 	}
 }
@@ -93,6 +94,7 @@ func (w *World) Draw(t *rapid.T) Step {
 	add(1, unsent > 0, Withdraw)
 	add(1, unsent > 0, Wait)
 	add(1, unsent > 0, EndRun)
+	add(1, unsent > 1 || s.Open != "", Abandon)
 	add(2, w.blocked() != nil, Reopen)
 	add(8, s.Held, Free)
 	add(1, s.Open != "", Count)
@@ -213,6 +215,13 @@ func (w *World) host(s Step) {
 			w.ended[m.Run] = true
 			w.Apply(session.EndRun{Run: m.Run})
 		}
+	case Abandon:
+		for _, m := range slices.Clone(w.Rows.Messages) {
+			if i := w.intents[m.Intent]; i != nil && !i.ended {
+				w.end(m.Intent, true)
+			}
+		}
+		w.Apply(session.Abandon{})
 	case Reopen:
 		if b := w.blocked(); b != nil {
 			w.Apply(session.Reopen{Message: b.ID}, b.ID)

@@ -52,7 +52,7 @@ func TestEverythingHappens(t *testing.T) {
 	}
 	for _, c := range []session.Command{
 		session.Connect{}, session.Disconnect{}, session.Input{}, session.TurnStarted{}, session.TurnSettled{}, session.Report{},
-		session.Try{}, session.Answer{}, session.Queue{}, session.Cancel{}, session.EndRun{}, session.Reopen{}, session.Free{}, session.CountStart{},
+		session.Try{}, session.Answer{}, session.Queue{}, session.Cancel{}, session.EndRun{}, session.Abandon{}, session.Reopen{}, session.Free{}, session.CountStart{},
 	} {
 		names = append(names, fmt.Sprintf("%T", c))
 	}
