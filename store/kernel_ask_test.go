@@ -193,7 +193,7 @@ func (k *kernel) awaited(l launch.Launch) bool {
 		if q.Run != l.ID || q.State != request.Pending {
 			continue
 		}
-		if q.Deadline != 0 && k.odds(25) {
+		if q.Deadline != 0 && k.odds(30) {
 			k.advance(max(0, q.Deadline.Sub(wall)))
 			do[int](k, store.Lapse{})
 		} else {
@@ -221,8 +221,8 @@ func (k *kernel) inTurn(s int) bool {
 		if row.Open != m.ID || m.Request == "" {
 			continue
 		}
-		if k.odds(35) {
-			k.advance(pickOf(k, time.Second, 10*time.Second, 40*time.Second))
+		if k.odds(45) {
+			k.advance(pickOf(k, 10*time.Second, 40*time.Second))
 			do[store.Sampled](k, store.Sample{Session: row.Key, Epoch: k.epoch(s)})
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/enginetest"
@@ -20,7 +21,7 @@ import (
 // engineRows checks the runs against their plans after every commit, and what
 // has to be gone.
 func engineRows(k *kernel, a store.All) error {
-	errs := []error{nothingLeft(a), nothingDue(a)}
+	errs := []error{nothingLeft(a), nothingDue(a), requestsReplay(a)}
 	of := map[launch.RunID][]run.Step{}
 	for _, s := range a.Steps {
 		of[s.Run] = append(of[s.Run], s)
@@ -67,6 +68,37 @@ func settled(a store.All, id launch.RunID, steps []run.Step) (all []run.Step, er
 		return nil, fmt.Errorf("StepsReplay: run %s has %d steps and %d events of them", id, len(steps), len(all))
 	}
 	return all, nil
+}
+
+// requestsReplay: the last event of each request says the state of its row.
+func requestsReplay(a store.All) error {
+	type place struct {
+		stream [16]byte
+		at     string
+	}
+	last := map[place]uint8{}
+	for _, e := range a.Events {
+		if !strings.HasPrefix(e.Kind, "request.") {
+			continue
+		}
+		var d struct {
+			Node           string
+			Visit, Attempt uint32
+		}
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return err
+		}
+		last[place{e.Stream, fmt.Sprint(d.Node, d.Visit, d.Attempt)}] = e.State
+	}
+	if len(last) != len(a.Requests) {
+		return fmt.Errorf("RequestsReplay: events tell of %d requests, there are %d", len(last), len(a.Requests))
+	}
+	for _, q := range a.Requests {
+		if got := request.State(last[place{store.StreamOfRun(q.Run), fmt.Sprint(q.Node, q.Visit, q.Attempt)}]); got != q.State {
+			return fmt.Errorf("RequestsReplay: the events of %s say %s, it is %s", q.ID, got, q.State)
+		}
+	}
+	return nil
 }
 
 // settingsAgree: a run's settings have as many revisions as it counts, each an

@@ -56,7 +56,7 @@ var happens = []string{
 	"request.progressed", "request.used", "run.retried", "run.configured", "run.reattempted", "effect.applied", "effect.rejected", "effect.ambiguous",
 	"agent by submit", "assistant by respond", "checkpoint by answer", "decision by decide", "decision by timeout", "checkpoint by timeout",
 	"outcome accepted", "outcome adopted", "outcome rejected", "outcome conflict", "outcome notFound", "outcome validating",
-	"resolved by a person", "notified", "restarted", "interval", "reminded", "resumed", "timed_out", "request_expired",
+	"resolved by a person", "notified", "restarted", "interval", "reminded", "resumed", "timed_out",
 }
 
 // rapid checks 100 times unless told otherwise.

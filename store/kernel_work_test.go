@@ -128,7 +128,11 @@ func (k *kernel) propose(h *held) {
 	case n.Kind == run.Notify:
 		c.Output, c.Notice = []byte(`"hello"`), pickOf(k, "hello", "hello", "")
 	}
-	switch pickOf(k, "ok", "ok", "ok", "failed", "timed_out", "cancelled", "unknown", "observed", "wrong") {
+	what := []string{"ok", "ok", "ok", "failed", "timed_out", "cancelled", "unknown", "observed", "wrong"}
+	if n != nil && n.Kind.Asks() { // its prompt function fails
+		what = append(what, "failed", "failed", "failed")
+	}
+	switch pickOf(k, what...) {
 	case "failed":
 		c.Outcome, c.Output, c.Failure = run.Failed, nil, launch.NewSafeError(launch.CodeNodeFailed, "")
 		c.Applied = k.odds(30)

@@ -11,6 +11,11 @@
 //     fingerprint is a conflict.
 //   - effect/table: only the cells of [Table] that are not refusals are legal.
 //     Applied and rejected are final.
+//   - effect/reserve: an effect is reserved in the transaction after which its code
+//     starts, and its code starts only after that.
+//   - effect/approval: an effect that needs an approval is reserved only when the
+//     latest decision of the named node is an approving choice, about exactly what
+//     the effect is going to ask. A decision approves one effect.
 //   - effect/recovery: a pending effect whose worker was lost is observed where
 //     the author declared how, run again where the author declared it
 //     repeatable, and otherwise ambiguous.
@@ -20,4 +25,6 @@
 //     accepted also after the run has ended or changed owner. One that comes
 //     after the effect became ambiguous is evidence for the person and settles
 //     nothing.
+//   - effect/receipt: a receipt of a lost worker settles its effect and moves
+//     nothing else; the next attempt ends by it without running the code again.
 package effect

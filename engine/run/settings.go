@@ -41,31 +41,38 @@ func (c Configure) apply(ch *change) error {
 // ones. paths, each members joined by '.', are all that may change, with what is
 // below them; nil means everything. A refusal names the member.
 func Patch(settings, patch []byte, paths []string) ([]byte, error) {
-	var old, change map[string]any
-	if err := canon.Decode(patch, MaxSettings, "settings patch", &change); err != nil {
+	var strict map[string]any
+	if err := canon.Decode(patch, MaxSettings, "settings patch", &strict); err != nil {
 		return nil, err
 	}
-	if change == nil {
+	old, errOld := object(settings)
+	change, err := object(patch)
+	switch {
+	case err != nil || change == nil:
 		return nil, launch.Refuse(launch.ErrInvalid, "settings patch must be a JSON object")
-	}
-	d := json.NewDecoder(bytes.NewReader(settings))
-	d.UseNumber()
-	if d.Decode(&old) != nil {
+	case errOld != nil:
 		return nil, launch.Refuse(launch.ErrInternal, "the stored settings cannot be read")
 	}
 	if paths != nil {
-		if err := allowed("", change, paths); err != nil {
+		if err := allowed("", old, change, paths); err != nil {
 			return nil, err
 		}
 	}
-	merged, err := json.Marshal(merge(old, change))
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(merge(old, change)) != nil {
 		return nil, launch.Refuse(launch.ErrInvalid, "settings patch cannot be applied")
 	}
-	if merged, err = canon.Canonical(merged); err != nil {
-		return nil, err
-	}
+	merged := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	return merged, launch.CheckSize("settings", len(merged), MaxSettings)
+}
+
+// object reads a JSON object; its numbers stay as they are written.
+func object(raw []byte) (o map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return o, d.Decode(&o)
 }
 
 func merge(old, change map[string]any) map[string]any {
@@ -87,7 +94,8 @@ func merge(old, change map[string]any) map[string]any {
 }
 
 // allowed refuses the first member, in the order of names, that no path covers.
-func allowed(above string, change map[string]any, paths []string) error {
+// What lies above a path is an object, or not there yet.
+func allowed(above string, old, change map[string]any, paths []string) error {
 	names := make([]string, 0, len(change))
 	for name := range change {
 		names = append(names, name)
@@ -99,11 +107,13 @@ func allowed(above string, change map[string]any, paths []string) error {
 			continue
 		}
 		below, isObject := change[name].(map[string]any)
+		was, exists := old[name]
+		wasBelow, wasObject := was.(map[string]any)
 		leads := slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(p, path+".") })
-		if !isObject || !leads {
+		if !isObject || !leads || exists && !wasObject {
 			return launch.Refuse(launch.ErrNotAllowed, "settings member %.80q may not be changed from here; allowed are %q", path, paths)
 		}
-		if err := allowed(path+".", below, paths); err != nil {
+		if err := allowed(path+".", wasBelow, below, paths); err != nil {
 			return err
 		}
 	}
