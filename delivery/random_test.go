@@ -165,14 +165,15 @@ func (c *chaos) another() {
 	}
 }
 
-// free reports whether a run may activate in the session.
+// free reports whether a run may activate in the session. A message that the
+// host has not noticed yet would be sent first.
 func (c *chaos) free() bool {
 	synctest.Wait()
 	a, err := c.watch.Asked(bg, c.pi().File().Key())
 	if err != nil {
 		c.Fatalf("asked: %v", err)
 	}
-	return !c.host.dead.Load() && a.Session.Host == c.host.name && a.Session.Idle &&
+	return !c.host.dead.Load() && a.Session.Host == c.host.name && a.Session.Idle && a.Unsent == 0 &&
 		a.Session.Boundary(launch.Now{Distrust: true}) == ""
 }
 
