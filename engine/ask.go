@@ -2,116 +2,104 @@ package engine
 
 import (
 	"context"
+	"reflect"
 
 	"example.com/piworkflows/engine/run"
 )
 
-// Presentation is what a node asks: the text for whoever answers, and for a
-// decision a title of 1 to 200 bytes. The bridge adds how to answer and the form
-// of the answer.
-type Presentation struct {
-	Title string
-	Text  string
-}
-
-// Agent defines a step that the session's model does: the prompt says what, and
-// the model submits an output of type O for exactly this request. O is given:
-//
-//	draft := engine.Agent[Draft](w, "draft", w.Input(), prompt)
-//
-// A type O with a closed set of choices makes it a choice; see [Choose].
+// Agent defines a step for the session's model: what prompt returns is put to it
+// as a turn, and it answers by submitting an O. Give O first; the rest is
+// inferred. The prompt is 1 to 32 KiB, names nothing of the protocol, and may be
+// made again after a crash. Fields that the model leaves out have their zero
+// value.
 func Agent[O, In, D any](w *Builder[In], name string, from Source[D], prompt func(ctx context.Context, in D) (string, error), opts ...Option) Node[O] {
-	h := define[D, O](w, name, from)
-	h.n.asks(run.Agent, textOf(prompt))
-	h.n.options(opts)
-	return h
+	return ask[O](w, name, run.Agent, from, prompt, opts)
 }
 
-// Choose is an [Agent] step over a closed set: the model submits one of its
-// members.
+// Choose defines an [Agent] that picks one of a closed set, fit for [Switch].
 func Choose[O Choice[O], In, D any](w *Builder[In], name string, from Source[D], prompt func(ctx context.Context, in D) (string, error), opts ...Option) Node[O] {
-	return Agent[O](w, name, from, prompt, opts...)
+	return ask[O](w, name, run.Agent, from, prompt, opts)
 }
 
 // Respond defines a step that the session's model answers with visible text: the
 // final text of its turn is the output.
 func Respond[In, D any](w *Builder[In], name string, from Source[D], prompt func(ctx context.Context, in D) (string, error), opts ...Option) Node[string] {
-	h := define[D, string](w, name, from)
-	h.n.asks(run.Assistant, textOf(prompt))
+	return ask[string](w, name, run.Assistant, from, prompt, opts)
+}
+
+// Checkpoint defines a question that the session's model or a person answers with
+// an O, in the same run.
+func Checkpoint[O, In, D any](w *Builder[In], name string, from Source[D], question func(ctx context.Context, in D) (string, error), opts ...Option) Node[O] {
+	return ask[O](w, name, run.Checkpoint, from, question, opts)
+}
+
+func ask[O, In, D any](w *Builder[In], name string, kind run.Kind, from Source[D], prompt func(ctx context.Context, in D) (string, error), opts []Option) Node[O] {
+	h := define[D, O](w, name, kind, from)
+	h.n.needs(prompt == nil)
+	h.n.plan.Ask = &run.Ask{Form: h.n.schema}
+	h.n.call = func(ctx context.Context, _ Attempt, in any) (any, error) {
+		task, err := prompt(ctx, in.(D))
+		return &Ask{Task: task}, err
+	}
 	h.n.options(opts)
 	return h
 }
 
-// Checkpoint defines a question that the model or a person answers with an O.
-// The run waits, in the same run, for as long as it takes, or until [Expires].
-func Checkpoint[O, In, D any](w *Builder[In], name string, from Source[D], question func(ctx context.Context, in D) (string, error), opts ...Option) Node[O] {
-	h := define[D, O](w, name, from)
-	h.n.asks(run.Checkpoint, textOf(question))
-	h.n.options(opts)
-	return h
+// Presentation is what channels show to the person who decides. They never see
+// the subject itself, so it has to say all that matters.
+type Presentation struct {
+	Title string // one line, at most 200 bytes
+	Text  string // 1 to 32 KiB
 }
 
 // Decided is the output of a decision.
 type Decided[C ~string] struct {
 	Choice C      `json:"choice"`
-	Text   string `json:"text,omitempty"`   // see [TextFor]
+	Text   string `json:"text,omitempty"`   // what the person wrote; see [TextFor]
 	By     string `json:"by"`               // "person" or "timeout"
-	Person string `json:"person,omitempty"` // as the channel verified
+	Person string `json:"person,omitempty"` // who, as the channel verified
 }
 
-// DecisionNode is the handle of a decision. It is a source of [Decided], and
-// [Switch] takes it for its choice.
-type DecisionNode[C ~string] struct{ Node[Decided[C]] }
+// DecisionNode is the handle of a decision. It is a [Node] of [Decided], and fit
+// for [Switch] and [Approved].
+type DecisionNode[C Choice[C]] struct{ Node[Decided[C]] }
 
-func (DecisionNode[C]) chooses(C) {}
+func (DecisionNode[C]) choice() (none C) { return none }
 
-// Decide defines a decision that only a verified person makes, over the closed
-// set C. What is decided about is the value that the node reads: its digest is
-// bound, and an action that is [Approved] has to read an equal one. People see
-// only what present writes.
+// Decide defines a decision about a subject that only a verified person takes,
+// or the [Default] when it [Expires]. The decision binds exactly the subject's
+// value; a changed one needs a new visit.
 func Decide[C Choice[C], In, D any](w *Builder[In], name string, subject Source[D], present func(ctx context.Context, in D) (Presentation, error), opts ...Option) DecisionNode[C] {
-	h := define[D, Decided[C]](w, name, subject)
-	var err error
-	if h.n.choices, err = choicesOf[C](); err != nil {
-		h.n.g.failNode(name, "choices: %v", err)
+	h := define[D, Decided[C]](w, name, run.Decision, subject)
+	h.n.needs(present == nil)
+	form, _, err := schemaOf[C]()
+	if err == nil {
+		h.n.plan.Choices, err = choicesOf[C]()
 	}
-	var call func(context.Context, any) (Presentation, error)
-	if present != nil {
-		call = func(ctx context.Context, in any) (Presentation, error) { return present(ctx, in.(D)) }
+	if err != nil {
+		h.n.fail("choice: %v", err)
 	}
-	h.n.asks(run.Decision, call)
+	h.n.answer = reflect.TypeFor[C]()
+	h.n.plan.Ask = &run.Ask{Form: form}
+	h.n.call = func(ctx context.Context, _ Attempt, in any) (any, error) {
+		p, err := present(ctx, in.(D))
+		if err != nil {
+			return nil, err
+		}
+		subject, err := digestOf(in)
+		return &Ask{Title: p.Title, Task: p.Text, Subject: subject}, err
+	}
 	h.n.options(opts)
 	return DecisionNode[C]{h}
 }
 
-// Notify defines one durable message to the session, which starts no turn and
-// survives the end of its run. Its output is the text. In a headless run it goes
-// nowhere.
+// Notify defines a node that gives the session one message, without a turn. The
+// message is 1 to 64 KiB, is delivered also when the run has ended meanwhile, and
+// is the output.
 func Notify[In, D any](w *Builder[In], name string, from Source[D], text func(ctx context.Context, in D) (string, error), opts ...Option) Node[string] {
-	h := define[D, string](w, name, from)
-	h.n.kind = run.Notify
-	if text == nil {
-		h.n.g.failNode(name, "needs a function")
-	}
+	h := define[D, string](w, name, run.Notify, from)
+	h.n.needs(text == nil)
 	h.n.call = func(ctx context.Context, _ Attempt, in any) (any, error) { return text(ctx, in.(D)) }
 	h.n.options(opts)
 	return h
-}
-
-func textOf[D any](prompt func(ctx context.Context, in D) (string, error)) func(context.Context, any) (Presentation, error) {
-	if prompt == nil {
-		return nil
-	}
-	return func(ctx context.Context, in any) (Presentation, error) {
-		text, err := prompt(ctx, in.(D))
-		return Presentation{Text: text}, err
-	}
-}
-
-// asks makes n a node that opens a request.
-func (n *node) asks(kind run.Kind, prompt func(context.Context, any) (Presentation, error)) {
-	if prompt == nil {
-		n.g.failNode(n.name, "needs a function")
-	}
-	n.kind, n.prompt, n.ask = kind, prompt, &run.Ask{Form: n.schema}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,161 @@ func TestBuildRefusals(t *testing.T) {
 		{"map keys that are numbers", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, map[int]string]) }, "plain strings as keys"},
 		{"one json name twice", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Same]) }, "A is used twice"},
 		{"numbers as strings", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Quoted]) }, "option string"},
+		{"a nil option", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], nil) }, "node a: has a nil option"},
+		{"an option twice", func(w w) {
+			engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Budget(1), engine.Budget(2))
+		}, "node a: option Budget is given twice"},
+		{"no time", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Budget(0)) }, "its budget is 0s; it must be above 0"},
+		{"too much time", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Budget(math.MaxInt64)) }, "node a: budget is"},
+		{"less than no retry", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Retry(-1, 0, engine.Failed)) }, "retries must be 1 to 100"},
+		{"retries of nothing", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Retry(1, 0)) }, "retries need an outcome"},
+		{"a compute node that is validated", func(w w) {
+			engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Validate(fine[Draft]))
+		}, "option Validate is for a node that asks, not for compute"},
+		{"an action that expires", func(w w) {
+			engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Expires(1))
+		}, "option Expires is for a node that asks"},
+		{"a notify with a default", func(w w) { engine.Notify(w, "a", w.Input(), pass[Task, string], engine.Default("x")) }, "option Default is for"},
+		{"an action with updates", func(w w) {
+			engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Updates())
+		}, "option Updates is for"},
+		{"a compute node for someone", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Audience("x")) }, "option Audience is for"},
+		{"a compute node with a text", func(w w) {
+			engine.Compute(w, "a", w.Input(), pass[Task, Verdict], engine.TextFor(Good, 1, false))
+		}, "option TextFor is for"},
+		{"a final compute node", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Final()) }, "only a notify says the last word"},
+		{"a prompt that is missing", func(w w) { engine.Agent[Draft, Task, Task](w, "a", w.Input(), nil) }, "node a: needs a function"},
+		{"a decision that shows nothing", func(w w) { engine.Decide[Verdict, Task, Task](w, "a", w.Input(), nil) }, "node a: needs a function"},
+		{"a message that is missing", func(w w) { engine.Notify[Task, Task](w, "a", w.Input(), nil) }, "node a: needs a function"},
+		{"a command that is missing", func(w w) { engine.Shell[Task, Task](w, "a", w.Input(), nil, engine.Repeatable()) }, "node a: needs a function"},
+		{"a command without policy", func(w w) { engine.Shell(w, "a", w.Input(), act[Task, engine.Command], nil) }, "node a: needs a policy"},
+		{"a command and an observer of something else", func(w w) {
+			engine.Shell(w, "a", w.Input(), act[Task, engine.Command], engine.Observed(look[Task, Draft]))
+		}, "node a: its observer"},
+		{"a check of another type", func(w w) { engine.Agent[Draft](w, "a", w.Input(), say[Task], engine.Validate(fine[Task])) },
+			"node a: option Validate is of type engine_test.Task, but what answers the node is a engine_test.Draft"},
+		{"a check that is missing", func(w w) { engine.Agent[Draft](w, "a", w.Input(), say[Task], engine.Validate[Draft](nil)) }, "option Validate needs a function"},
+		{"code that decides", func(w w) { engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Validate(fine[Verdict])) }, "a decision is validated by nobody"},
+		{"a visible text with progress", func(w w) { engine.Respond(w, "a", w.Input(), say[Task], engine.Updates()) }, "only an agent takes progress updates"},
+		{"a checkpoint with progress", func(w w) { engine.Checkpoint[Draft](w, "a", w.Input(), say[Task], engine.Updates()) }, "only an agent takes progress updates"},
+		{"an agent that expires", func(w w) { engine.Agent[Draft](w, "a", w.Input(), say[Task], engine.Expires(time.Hour)) }, "only a checkpoint or a decision expires"},
+		{"an assistant with a default", func(w w) { engine.Respond(w, "a", w.Input(), say[Task], engine.Default("x")) }, "only a checkpoint or a decision expires or has a default"},
+		{"an expiry in the past", func(w w) { engine.Checkpoint[Draft](w, "a", w.Input(), say[Task], engine.Expires(-1)) }, "it expires after -1ns"},
+		{"a default of another type", func(w w) {
+			engine.Checkpoint[Draft](w, "a", w.Input(), say[Task], engine.Expires(1), engine.Default("x"))
+		}, "option Default is of type string"},
+		{"a default that JSON does not have", func(w w) {
+			engine.Checkpoint[float64](w, "a", w.Input(), say[Task], engine.Expires(1), engine.Default(math.NaN()))
+		}, "its default has a number that is NaN"},
+		{"a default without an expiry", func(w w) { engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Default(Bad)) }, "a default needs an expiry"},
+		{"a default that is not a choice", func(w w) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Expires(1), engine.Default(Verdict("ugly")))
+		}, `default must be one of ["good" "bad"]`},
+		{"a default answer that is not a choice", func(w w) {
+			engine.Checkpoint[Verdict](w, "a", w.Input(), say[Task], engine.Expires(1), engine.Default(Verdict("ugly")))
+		}, `default must be one of ["good" "bad"]`},
+		{"a whole decision as a default", func(w w) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Expires(1), engine.Default(engine.Decided[Verdict]{}))
+		}, "but what answers the node is a engine_test.Verdict"},
+		{"a default that nobody explains", func(w w) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Expires(1), engine.Default(Bad), engine.TextFor(Bad, 1, true))
+		}, `default "bad" needs a text`},
+		{"an agent with an audience", func(w w) { engine.Agent[Draft](w, "a", w.Input(), say[Task], engine.Audience("x")) }, "only a decision has an audience"},
+		{"an audience of nobody", func(w w) { engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Audience("")) }, "its audience is empty"},
+		{"an audience of two lines", func(w w) { engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Audience("a\nb")) }, "audience has 3 bytes"},
+		{"a text of a checkpoint", func(w w) {
+			engine.Checkpoint[Verdict](w, "a", w.Input(), say[Task], engine.TextFor(Good, 1, false))
+		}, "only a decision takes texts"},
+		{"a text for an unknown choice", func(w w) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.TextFor(Verdict("ugly"), 1, false))
+		}, `text for unknown choice "ugly"`},
+		{"a text for a choice of another set", func(w w) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.TextFor(Small, 1, false))
+		}, "option TextFor is of type engine_test.Size"},
+		{"two texts for a choice", func(w w) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.TextFor(Bad, 1, false), engine.TextFor(Bad, 2, false))
+		}, `text for choice "bad" is declared twice`},
+		{"a text without room", func(w w) { engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.TextFor(Bad, 0, false)) }, "bound of 0 characters"},
+		{"a decision over nothing", func(w w) { engine.Decide[None](w, "a", w.Input(), show[Task]) }, "0 choices"},
+		{"a decision over a set that panics", func(w w) { engine.Decide[Wild](w, "a", w.Input(), show[Task]) }, "node a: choice: panic"},
+		{"a missing case of a decision", func(w w) {
+			a := engine.Decide[Verdict](w, "a", w.Input(), show[Task])
+			engine.Switch(a, engine.Case(Good, a))
+		}, `node a: the switch has no case for "bad"`},
+		{"a switch on no decision", func(w w) {
+			a := engine.DecisionNode[Verdict]{Node: engine.Compute(w, "a", w.Input(), pass[Task, engine.Decided[Verdict]])}
+			engine.Switch(a, engine.Case(Good, a), engine.Case(Bad, a))
+		}, "node a: a switch on the output needs an output with a closed set"},
+		{"an answer that may not decode", func(w w) { engine.Agent[Loose](w, "a", w.Input(), say[Task]) }, "because engine_test.Hex has a text form of its own"},
+		{"which a check finds out", func(w w) { engine.Agent[Loose](w, "a", w.Input(), say[Task], engine.Validate(fine[Loose])) }, ""},
+		{"an approval by nothing", func(w w) {
+			engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Approved(engine.DecisionNode[Verdict]{}, Good))
+		}, "node a: its approval is a zero handle"},
+		{"an approval by what is no decision", func(w w) {
+			a := engine.DecisionNode[Verdict]{Node: engine.Compute(w, "a", w.Input(), pass[Task, engine.Decided[Verdict]])}
+			b := engine.Action(w, "b", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Approved(a, Good))
+			engine.Then(a, b)
+		}, "node b: its approval a is not a decision"},
+		{"an approval of someone else's", func(w w) {
+			d := engine.Decide[Verdict](engine.New[Task]("other", "1"), "d", nil, show[Task])
+			engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Approved(d, Good))
+		}, "node a: its approval is of another workflow's builder"},
+		{"an approval of something else", func(w w) {
+			d := engine.Decide[Verdict](w, "d", w.Input(), show[Task])
+			a := engine.Action(w, "a", d, act[engine.Decided[Verdict], Draft], engine.Repeatable(), engine.Approved(d, Good))
+			engine.Switch(d, engine.Case(Good, a), engine.Case(Bad, d))
+		}, "but decision d is about engine_test.Task; what is approved must be what is done"},
+		{"an approval without a choice", func(w w) {
+			d := engine.Decide[Verdict](w, "d", w.Input(), show[Task])
+			engine.Then(d, engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Approved(d)))
+		}, "node a: names no choice of decision d"},
+		{"an approval that may not have been given", func(w w) {
+			a := engine.Compute(w, "a", w.Input(), pass[Task, Verdict])
+			d := engine.Decide[Verdict](w, "d", w.Input(), show[Task])
+			b := engine.Action(w, "b", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Approved(d, Good))
+			engine.Switch(a, engine.Case(Good, b), engine.Case(Bad, d))
+			engine.Switch(d, engine.Case(Good, b), engine.Case(Bad, d))
+		}, "node b: is approved by node d, which has not decided on some path"},
+		{"a compute node that is approved", func(w w) {
+			d := engine.Decide[Verdict](w, "d", w.Input(), show[Task])
+			engine.Then(d, engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Approved(d, Good)))
+		}, "node a: only an action needs an approval"},
+		{"an approval that is not defined yet", func(w w) {
+			d := engine.DecisionNode[Verdict]{Node: engine.Later[engine.Decided[Verdict]](w, "d")}
+			a := engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Repeatable(), engine.Approved(d, Good))
+			engine.Then(a, engine.Decide[Verdict](w, "d", w.Input(), show[Task]))
+		}, "node a: its approval is not defined yet; define decision d first"},
+		{"what comes around", func(w w) {
+			a := engine.Compute(w, "a", engine.Maybe(engine.Later[Verdict](w, "b")), pass[*Verdict, Draft])
+			b := engine.Choose[Verdict](w, "b", a, say[Draft])
+			engine.Then(a, b)
+			engine.Then(b, engine.Later[Draft](w, "a"))
+		}, ""},
+		{"what comes around and may be missing", func(w w) {
+			a := engine.Compute(w, "a", engine.Later[Draft](w, "b"), pass[Draft, Draft])
+			engine.Then(a, engine.Compute(w, "b", a, pass[Draft, Draft]))
+		}, "node a: reads node b, which has no accepted output on some path"},
+		{"what never comes", func(w w) { start(w); engine.Later[Draft](w, "b") }, "node b: Later promises it, but it is not defined"},
+		{"what comes as another type", func(w w) { start(w); engine.Later[string](w, "a") }, "node a: Later promises outputs of type string, but they are of type engine_test.Draft"},
+		{"what comes in another workflow", func(w w) {
+			engine.Include(w, "m", part("1"), w.Input())
+			engine.Later[Draft](w, "m/a")
+		}, "node m/a: Later promises it, but it is not defined"},
+		{"an exit that is not defined yet", func(w w) { start(w); engine.Exit(w, "done", engine.Later[Draft](w, "a")) }, "not defined yet"},
+		{"settings that are a list", func(w w) { start(w); engine.Settings(w, []string{}) }, "settings: defaults must be a JSON object"},
+		{"settings that are nothing", func(w w) { start(w); engine.Settings(w, map[string]int(nil)) }, "settings: defaults must be a JSON object"},
+		{"settings of an unknown form", func(w w) { start(w); engine.Settings(w, func() {}) }, "settings: type func()"},
+		{"settings that may not decode", func(w w) { start(w); engine.Settings(w, Loose{}) }, "Hex has a text form"},
+		{"settings without JSON", func(w w) { start(w); engine.Settings(w, Task{Ratio: math.Inf(1)}) }, "settings: has a number"},
+		{"settings too deep", func(w w) {
+			start(w)
+			engine.Settings(w, Task{Extra: json.RawMessage(strings.Repeat("[", 99) + strings.Repeat("]", 99))})
+		}, "deep"},
+		{"settings twice", func(w w) { start(w); engine.Settings(w, Task{}); engine.Settings(w, Task{}) }, "Settings are declared twice"},
+		{"a path to nothing", func(w w) { start(w); engine.Settings(w, Task{}, "size", "notes.any", "Title") }, "settings: path Title is no member"},
+		{"settings of another workflow", func(w w) {
+			engine.Compute(w, "a", engine.Settings(engine.New[Task]("other", "1"), Task{}), pass[Task, Draft])
+		}, "node a: reads from another"},
 		{"empty closed set", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, None]) }, "0 choices"},
 		{"a closed set that panics", func(w w) { engine.Compute(w, "a", w.Input(), pass[Task, Wild]) }, "node a: output: panic"},
 	} {
@@ -118,6 +275,22 @@ func TestBuildRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Hex has a text form that its schema does not tell.
+type Hex struct{}
+
+func (Hex) MarshalText() ([]byte, error)     { return nil, nil }
+func (*Hex) UnmarshalText(text []byte) error { return strconv.ErrSyntax }
+
+type Loose struct {
+	Sums []Hex `json:"sums"`
+}
+
+func fine[O any](context.Context, O) error          { return nil }
+func say[D any](context.Context, D) (string, error) { return "do it", nil }
+func show[D any](context.Context, D) (engine.Presentation, error) {
+	return engine.Presentation{Title: "Merge?", Text: "All of it."}, nil
 }
 
 func pass2(context.Context, Task) error { return nil }
@@ -168,10 +341,10 @@ func TestInputSchema(t *testing.T) {
 	engine.Compute(w, "a", w.Input(), func(_ context.Context, in all) (int, error) { return in.hidden, nil })
 	wf := must(w.Build())
 	const want = `{"additionalProperties":false,"properties":{` +
-		`"Bytes":{"contentEncoding":"base64","type":["string","null"]},"Count":{"minimum":0,"type":"integer"},` +
+		`"Bytes":{"contentEncoding":"base64","type":["string","null"]},"Count":{"maximum":65535,"minimum":0,"type":"integer"},` +
 		`"Deep":{"type":["boolean","null"]},` +
 		`"Lists":{"items":{"items":{"type":"string"},"type":["array","null"]},"type":["array","null"]},` +
-		`"Named":{"additionalProperties":{"type":"integer"},"type":["object","null"]},"Ratio":{"type":"number"},"Raw":{},` +
+		`"Named":{"additionalProperties":{"type":"integer"},"type":["object","null"]},"Ratio":{"maximum":3.4028234663852886e+38,"minimum":-3.4028234663852886e+38,"type":"number"},"Raw":{},` +
 		`"When":{"format":"date-time","type":"string"},"name":{"type":"string"}},"type":"object"}`
 	if got := string(wf.InputSchema()); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -207,6 +380,48 @@ func TestDigest(t *testing.T) {
 		"policy": small(func(w *engine.Builder[Task]) {
 			engine.Action(w, "a", w.Input(), act[Task, Draft], engine.Unrepeatable())
 		}),
+		"budget": small(func(w *engine.Builder[Task]) {
+			engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Budget(1))
+		}),
+		"retry": small(func(w *engine.Builder[Task]) {
+			engine.Compute(w, "a", w.Input(), pass[Task, Draft], engine.Retry(1, 0, engine.Failed))
+		}),
+		"settings": small(func(w *engine.Builder[Task]) {
+			engine.Compute(w, "a", engine.Settings(w, Task{}), pass[Task, Draft])
+		}),
+		"other defaults": small(func(w *engine.Builder[Task]) {
+			engine.Compute(w, "a", engine.Settings(w, Task{Size: 1}), pass[Task, Draft])
+		}),
+		"agent":   small(func(w *engine.Builder[Task]) { engine.Agent[Draft](w, "a", w.Input(), say[Task]) }),
+		"updates": small(func(w *engine.Builder[Task]) { engine.Agent[Draft](w, "a", w.Input(), say[Task], engine.Updates()) }),
+		"validated": small(func(w *engine.Builder[Task]) {
+			engine.Agent[Draft](w, "a", w.Input(), say[Task], engine.Validate(fine[Draft]))
+		}),
+		"assistant":  small(func(w *engine.Builder[Task]) { engine.Respond(w, "a", w.Input(), say[Task]) }),
+		"checkpoint": small(func(w *engine.Builder[Task]) { engine.Checkpoint[Draft](w, "a", w.Input(), say[Task]) }),
+		"expiry": small(func(w *engine.Builder[Task]) {
+			engine.Checkpoint[Draft](w, "a", w.Input(), say[Task], engine.Expires(1))
+		}),
+		"default": small(func(w *engine.Builder[Task]) {
+			engine.Checkpoint[Draft](w, "a", w.Input(), say[Task], engine.Expires(1), engine.Default(Draft{}))
+		}),
+		"decision": small(func(w *engine.Builder[Task]) { engine.Decide[Verdict](w, "a", w.Input(), show[Task]) }),
+		"audience": small(func(w *engine.Builder[Task]) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.Audience("x"))
+		}),
+		"text": small(func(w *engine.Builder[Task]) {
+			engine.Decide[Verdict](w, "a", w.Input(), show[Task], engine.TextFor(Bad, 1, false))
+		}),
+		"notify": small(func(w *engine.Builder[Task]) { engine.Notify(w, "a", w.Input(), pass[Task, string]) }),
+		"final":  small(func(w *engine.Builder[Task]) { engine.Notify(w, "a", w.Input(), pass[Task, string], engine.Final()) }),
+		"shell": small(func(w *engine.Builder[Task]) {
+			engine.Shell(w, "a", w.Input(), act[Task, engine.Command], engine.Repeatable())
+		}),
+		"shell's result of another kind": small(func(w *engine.Builder[Task]) {
+			engine.Action(w, "a", w.Input(), act[Task, engine.ShellResult], engine.Repeatable())
+		}),
+		"included":      small(func(w *engine.Builder[Task]) { engine.Include(w, "m", part("1"), w.Input()) }),
+		"included else": small(func(w *engine.Builder[Task]) { engine.Include(w, "m", part("2"), w.Input()) }),
 		"edge": small(func(w *engine.Builder[Task]) {
 			a := engine.Compute(w, "a", w.Input(), pass[Task, Draft])
 			engine.Then(a, a)
@@ -241,7 +456,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-const digestVector = "473f3daa10952d83"
+const digestVector = "ecebc7a758d50a24"
 
 func TestRegistry(t *testing.T) {
 	one, w := must(review("1", nil)), engine.New[Task]("a", "1")

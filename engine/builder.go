@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -27,14 +26,19 @@ type graph struct {
 	name, version string
 	maxSteps      uint32
 	input         json.RawMessage
-	nodes         []*node
-	byName        map[string]*node
-	edges         []run.Edge
 	settings      *run.Settings
-	later         []later                  // nodes that were named before they were defined
-	exits         map[string]*node         // of an included workflow, by name
-	included      map[string]launch.Digest // by mount
+	names         map[string]bool // of nodes and mounts
+	nodes         []*node
+	later         []*node // promised by Later
+	edges         []run.Edge
+	exits         []exit
+	mounts        []*mount
+	includedBy    string // name of a workflow that includes this one
 	errs          []error
+}
+
+func newGraph(name, version string) *graph {
+	return &graph{name: name, version: version, maxSteps: run.DefaultMaxSteps, names: map[string]bool{}}
 }
 
 // New begins a workflow. The name matches [a-z0-9-]{1,64}; the version is 1 to
@@ -42,11 +46,10 @@ type graph struct {
 // structs, maps with string keys, slices, pointers, strings, numbers, bools,
 // time.Time and json.RawMessage, without recursion.
 func New[In any](name, version string) *Builder[In] {
-	g := &graph{name: name, version: version, maxSteps: run.DefaultMaxSteps, byName: map[string]*node{},
-		exits: map[string]*node{}, included: map[string]launch.Digest{}}
+	g := newGraph(name, version)
 	g.keep(launch.CheckWorkflowName(name))
 	g.keep(launch.CheckKey("workflow version", version))
-	schema, err := schemaOf[In]()
+	schema, _, err := schemaOf[In]()
 	if err != nil {
 		g.fail("workflow input: %v", err)
 	}
@@ -54,15 +57,24 @@ func New[In any](name, version string) *Builder[In] {
 	return &Builder[In]{g: g}
 }
 
+// graph is never nil, so that what is given no builder, or one that is not from
+// New, comes to nothing that can be built.
+func (w *Builder[In]) graph() *graph {
+	if w == nil || w.g == nil {
+		return newGraph("", "")
+	}
+	return w.g
+}
+
 // Input is the workflow's input as a source.
-func (w *Builder[In]) Input() Source[In] { return input[In]{w.g} }
+func (w *Builder[In]) Input() Source[In] { return input[In]{w.graph()} }
 
 // Validate sets a check of the input beyond its type. It runs before a start is
 // acknowledged, and must be quick and pure. What it says is shown only where it
 // uses [Explain].
 func (w *Builder[In]) Validate(check func(In) error) {
-	if check == nil || w.validate != nil {
-		w.g.fail("Validate needs one function, set once")
+	if g := w.graph(); g.sealed() || check == nil || w.validate != nil {
+		g.fail("Validate needs one function, set once")
 		return
 	}
 	w.validate = check
@@ -72,8 +84,8 @@ func (w *Builder[In]) Validate(check func(In) error) {
 // installed, that runs when the launch activates. An error fails the launch
 // with activation_failed; its text is shown only where it uses [Explain].
 func (w *Builder[In]) OnActivate(check func(ctx context.Context, in In) error) {
-	if check == nil || w.activate != nil {
-		w.g.fail("OnActivate needs one function, set once")
+	if g := w.graph(); g.sealed() || check == nil || w.activate != nil {
+		g.fail("OnActivate needs one function, set once")
 		return
 	}
 	w.activate = check
@@ -82,37 +94,48 @@ func (w *Builder[In]) OnActivate(check func(ctx context.Context, in In) error) {
 // MaxSteps bounds how many node executions a run may settle, 1 to
 // [run.MaxMaxSteps]; the default is [run.DefaultMaxSteps].
 func (w *Builder[In]) MaxSteps(n int) {
+	g := w.graph()
 	if n < 1 || n > run.MaxMaxSteps {
-		w.g.fail("max steps is %d; it must be 1 to %d", n, run.MaxMaxSteps)
-		return
+		g.fail("max steps is %d; it must be 1 to %d", n, run.MaxMaxSteps)
+	} else if !g.sealed() {
+		g.maxSteps = uint32(n)
 	}
-	w.g.maxSteps = uint32(n)
 }
 
 // Build validates the workflow and returns it as a value that never changes.
 // The error joins everything that is wrong, each a [launch.Refusal] of kind
 // [launch.ErrInvalid].
 func (w *Builder[In]) Build() (*Workflow, error) {
-	g := w.g
+	g := w.graph()
+	errs := slices.Clone(g.errs)
 	if len(g.nodes) == 0 {
-		return nil, errors.Join(append(slices.Clone(g.errs), launch.Refuse(launch.ErrInvalid, "workflow %s has no node", cut(g.name)))...)
+		return nil, errors.Join(append(errs, launch.Refuse(launch.ErrInvalid, "workflow %s has no node", cut(g.name)))...)
 	}
-	for _, l := range g.later {
-		switch n := g.byName[l.name]; {
-		case n == nil:
-			g.failNode(l.name, "is read as feedback and not defined")
-		case n.out != l.out:
-			g.failNode(l.name, "is read as feedback of type %s, but its output is %s", l.out, n.out)
+	wf := &Workflow{name: g.name, version: g.version, input: g.input, plan: g.plan(), nodes: make(map[string]*node, len(g.nodes))}
+	for _, m := range g.mounts {
+		sub, err := m.build()
+		if err != nil {
+			errs = append(errs, launch.Refuse(launch.ErrInvalid, "the workflow that node %s includes: %v", cut(m.path), err))
+			continue
+		}
+		wf.included = append(wf.included, included{m.path, sub})
+	}
+	if len(wf.included) == len(g.mounts) { // else the same is said twice
+		errs = append(errs, wf.plan.Validate())
+	}
+	errs = append(errs, g.defined()...)
+	for _, e := range g.exits {
+		if wf.plan.Edge(e.n.plan.Path) != nil {
+			errs = append(errs, launch.Refuse(launch.ErrInvalid, "node %s: is exit %s and has a way on; an exit ends its workflow", cut(e.n.plan.Path), cut(e.name)))
 		}
 	}
-	g.later = nil
-	wf := &Workflow{name: g.name, version: g.version, input: g.input, plan: g.plan(), nodes: make(map[string]*node, len(g.nodes)), included: maps.Clone(g.included)}
-	if err := errors.Join(append(slices.Clone(g.errs), wf.plan.Validate())...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	for _, n := range g.nodes {
-		wf.nodes[n.name] = n
+		wf.nodes[n.plan.Path] = n
 	}
+	wf.exits = slices.Clone(g.exits)
 	validate, activate := w.validate, w.activate
 	wf.check = func(raw []byte) ([]byte, error) { return checkInput(raw, validate) }
 	if activate != nil {
@@ -125,16 +148,16 @@ func (w *Builder[In]) Build() (*Workflow, error) {
 		}
 	}
 	var err error
-	wf.digest, err = wf.sum()
-	return wf, err
+	if wf.digest, err = wf.sum(); err != nil {
+		return nil, err
+	}
+	return wf, nil
 }
 
 func (g *graph) plan() run.Plan {
-	p := run.Plan{MaxSteps: g.maxSteps, Start: g.nodes[0].name, Edges: slices.Clone(g.edges), Settings: g.settings}
+	p := run.Plan{MaxSteps: g.maxSteps, Start: g.nodes[0].plan.Path, Edges: slices.Clone(g.edges), Settings: g.settings}
 	for _, n := range g.nodes {
-		p.Nodes = append(p.Nodes, run.Node{Path: n.name, Kind: n.kind, Policy: n.policy,
-			Choices: slices.Clone(n.choices), Reads: slices.Clone(n.reads), Maybe: slices.Clone(n.maybe),
-			Budget: n.budget, Retry: n.retry, Ask: n.ask, Final: n.final, Approval: n.approval, Approving: n.approving})
+		p.Nodes = append(p.Nodes, n.plan)
 	}
 	// Edges may be drawn in any order and mean the same.
 	slices.SortStableFunc(p.Edges, func(a, b run.Edge) int { return strings.Compare(a.From, b.From) })

@@ -29,7 +29,7 @@ func Then(from, to Target) {
 	}
 	a, b := g.end(from), g.end(to)
 	if a != "" && b != "" {
-		g.edges = append(g.edges, run.Edge{From: a, On: run.Plain, To: b})
+		g.draw(run.Edge{From: a, On: run.Plain, To: b})
 	}
 }
 
@@ -49,15 +49,17 @@ type Branch[T any] struct {
 // Case is the branch that is taken when the output is value.
 func Case[T ~string](value T, to Target) Branch[T] { return Branch[T]{value, to} }
 
-// Chooser is a node whose output is, or holds, a choice of type T: a [Node] of
-// that type, or a [DecisionNode].
+// Chooser is a node handle whose outputs pick one of a closed set: a [Node] of a
+// [Choice], or a [DecisionNode].
 type Chooser[T any] interface {
 	Target
-	chooses(T)
+	choice() T
 }
 
-// Switch goes on by the choice in the node's output. Each member of the closed
-// set needs exactly one case.
+func (Node[T]) choice() (none T) { return none }
+
+// Switch goes on by what the node's output picks. Each member of the closed set
+// needs exactly one case.
 func Switch[T Choice[T]](node Chooser[T], cases ...Branch[T]) {
 	branches := make([]branch, len(cases))
 	for i, c := range cases {
@@ -107,6 +109,12 @@ func fork(from Target, on run.On, branches []branch) {
 	}
 	slices.SortStableFunc(e.Cases, func(a, b run.Case) int { return strings.Compare(a.Value, b.Value) })
 	if e.From != "" {
+		g.draw(e)
+	}
+}
+
+func (g *graph) draw(e run.Edge) {
+	if !g.sealed() {
 		g.edges = append(g.edges, e)
 	}
 }
@@ -127,10 +135,10 @@ func (g *graph) end(t Target) string {
 	case t == nil || t.node() == nil:
 		g.fail("an edge has a nil target or a zero handle")
 	case t.node().g != g:
-		g.failNode(t.node().name, "an edge joins it to another workflow's builder")
-		t.node().g.failNode(t.node().name, "an edge joins it to another workflow's builder")
+		g.failNode(t.node().plan.Path, "an edge joins it to another workflow's builder")
+		t.node().g.failNode(t.node().plan.Path, "an edge joins it to another workflow's builder")
 	default:
-		return t.node().name
+		return t.node().plan.Path
 	}
 	return ""
 }

@@ -71,9 +71,32 @@ type host struct {
 	got      []engine.Proposal
 	answer   func(p engine.Proposal) (engine.Next, bool, error) // instead of following the plan
 	onOutput func() error
-	settings []byte
-	reserved []launch.Digest
-	refuse   error // of Reserve
+	settings map[uint32]string
+	reserve  func(launch.Digest) error
+	limits   []time.Duration         // that were asked for
+	end      context.CancelCauseFunc // of the latest limit
+	limited  func()                  // called by Limit
+}
+
+func (h *host) Settings(_ context.Context, revision uint32) ([]byte, error) {
+	raw, ok := h.settings[revision]
+	if !ok {
+		return nil, launch.Refuse(launch.ErrNotFound, "no revision %d", revision)
+	}
+	return []byte(raw), nil
+}
+
+func (h *host) Reserve(_ context.Context, fingerprint launch.Digest) error {
+	return h.reserve(fingerprint)
+}
+
+func (h *host) Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	h.limits = append(h.limits, d)
+	ctx, h.end = context.WithCancelCause(ctx)
+	if h.limited != nil {
+		h.limited()
+	}
+	return ctx, func() { h.end(nil) }
 }
 
 func newHost(wf *engine.Workflow) *host {
@@ -90,19 +113,6 @@ func (h *host) Output(_ context.Context, node string) ([]byte, bool, error) {
 	return out, ok, nil
 }
 
-func (h *host) Settings(context.Context, uint32) ([]byte, error) { return h.settings, nil }
-
-func (h *host) Reserve(_ context.Context, fingerprint launch.Digest) error {
-	h.reserved = append(h.reserved, fingerprint)
-	return h.refuse
-}
-
-func (h *host) Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t := time.AfterFunc(d, func() { cancel(engine.ErrBudget) })
-	return ctx, func() { t.Stop(); cancel(context.Canceled) }
-}
-
 func (h *host) Propose(_ context.Context, p engine.Proposal) (engine.Next, error) {
 	h.got = append(h.got, p)
 	if h.answer != nil {
@@ -110,7 +120,7 @@ func (h *host) Propose(_ context.Context, p engine.Proposal) (engine.Next, error
 			return next, err
 		}
 	}
-	if p.Unknown {
+	if p.Unknown || p.Ask != nil || p.Verdict != 0 {
 		return engine.Next{Parked: true}, nil
 	}
 	if p.Outcome == engine.OK {
@@ -131,6 +141,10 @@ func (h *host) story() string {
 	for _, p := range h.got {
 		fmt.Fprintf(&b, "%s %d.%d ", p.Node, p.Visit, p.Attempt)
 		switch {
+		case p.Ask != nil:
+			b.WriteString(strings.TrimSpace("asks " + p.Ask.Title + " " + p.Ask.Task))
+		case p.Verdict != 0:
+			b.WriteString("verdict " + p.Verdict.String() + " " + p.Failure.Message)
 		case p.Unknown:
 			b.WriteString("unknown: " + p.Failure.Message)
 		case p.Outcome == engine.OK:

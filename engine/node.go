@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
@@ -15,29 +14,18 @@ import (
 // node is one node of a graph: its plan and its code behind untyped doors.
 type node struct {
 	g       *graph
-	name    string
-	kind    run.Kind
-	policy  run.Policy
-	choices []string
-	reads   []string
-	maybe   []string
-	input   bool   // reads the workflow's input
-	reading string // what it reads, for [Approved]
-	schema  json.RawMessage
-	out     reflect.Type
-	budget  time.Duration
-	retry   *run.Retry
-	ask     *run.Ask // of a kind that asks
-	final   bool     // of a notify
-	shell   *shell   // of a shell command
-	// Of an action that needs an approval.
-	approval  string
-	approving []string
-	read      func(ctx context.Context, x *execution) (any, error)
-	call      func(ctx context.Context, a Attempt, in any) (any, error)
-	observe   func(ctx context.Context, a Attempt, in any) (out any, found bool, err error)
-	prompt    func(ctx context.Context, in any) (Presentation, error) // of a kind that asks
-	check     func(ctx context.Context, raw []byte) ([]byte, error)   // an answer, with code of its own
+	plan    run.Node
+	input   bool            // it reads the workflow's input
+	schema  json.RawMessage // of the output
+	in      reflect.Type    // what its code reads
+	out     reflect.Type    // its output
+	answer  reflect.Type    // what answers it; mostly its output
+	loose   reflect.Type    // a part of the answer that its schema does not check
+	given   []string        // options
+	read    func(ctx context.Context, x *execution) (any, error)
+	call    func(ctx context.Context, a Attempt, in any) (any, error) // of a kind that asks: returns an *Ask
+	observe func(ctx context.Context, a Attempt, in any) (out any, found bool, err error)
+	judge   func(ctx context.Context, candidate []byte) error
 }
 
 // Attempt tells an action which execution it is.
@@ -46,8 +34,10 @@ type Attempt struct {
 	Node    string // path of the node
 	Visit   uint32 // the n-th time the run is at the node, from 1
 	Attempt uint32 // the n-th execution of that visit, from 1
+	Retry   uint32 // declared retries of that visit so far
 	// Key is the idempotency key to give to the outside world: 64 hex digits,
-	// the same for every attempt of one visit and for no other.
+	// the same for every attempt of one visit up to a declared retry, and for no
+	// other.
 	Key string
 }
 
@@ -55,11 +45,8 @@ type Attempt struct {
 // at any time. name matches [a-z0-9_-]{1,64} and is unique in the workflow. A
 // returned error is outcome failed (rule engine/error).
 func Compute[In, D, O any](w *Builder[In], name string, from Source[D], f func(ctx context.Context, in D) (O, error), opts ...Option) Node[O] {
-	h := define[D, O](w, name, from)
-	h.n.kind = run.Compute
-	if f == nil {
-		h.n.g.failNode(name, "needs a function")
-	}
+	h := define[D, O](w, name, run.Compute, from)
+	h.n.needs(f == nil)
 	h.n.call = func(ctx context.Context, _ Attempt, in any) (any, error) { return f(ctx, in.(D)) }
 	h.n.options(opts)
 	return h
@@ -68,27 +55,24 @@ func Compute[In, D, O any](w *Builder[In], name string, from Source[D], f func(c
 // Action defines a node with an effect on the outside world (rule
 // engine/action). The function should give a.Key to the outside world.
 func Action[In, D, O any](w *Builder[In], name string, from Source[D], f func(ctx context.Context, a Attempt, in D) (O, error), policy Policy, opts ...Option) Node[O] {
-	h := define[D, O](w, name, from)
-	h.n.kind = run.Action
-	if f == nil {
-		h.n.g.failNode(name, "needs a function")
-	}
+	h := define[D, O](w, name, run.Action, from)
+	h.n.needs(f == nil)
 	h.n.call = func(ctx context.Context, a Attempt, in any) (any, error) { return f(ctx, a, in.(D)) }
 	switch p := policy.(type) {
 	case plainPolicy:
-		h.n.policy = run.Policy(p)
+		h.n.plan.Policy = run.Policy(p)
 	case observed[D, O]:
-		h.n.policy = run.Observed
+		h.n.plan.Policy = run.Observed
 		if p == nil {
-			h.n.g.failNode(name, "Observed needs a function")
+			h.n.fail("Observed needs a function")
 		}
 		h.n.observe = func(ctx context.Context, a Attempt, in any) (any, bool, error) { return p(ctx, a, in.(D)) }
 	case nil:
-		h.n.policy = run.Unrepeatable
-		h.n.g.failNode(name, "needs a policy: Repeatable, Observed or Unrepeatable")
+		h.n.plan.Policy = run.Unrepeatable
+		h.n.fail("needs a policy: Repeatable, Observed or Unrepeatable")
 	default:
-		h.n.policy = run.Observed
-		h.n.g.failNode(name, "its observer reads or returns other types than the action")
+		h.n.plan.Policy = run.Observed
+		h.n.fail("its observer reads or returns other types than the action")
 	}
 	h.n.options(opts)
 	return h
@@ -123,51 +107,81 @@ func Observed[D, O any](observer func(ctx context.Context, a Attempt, in D) (out
 
 // define adds a node without code. The handle is usable also after a mistake,
 // so that only the mistake is reported.
-func define[D, O any, In any](w *Builder[In], name string, from Source[D]) Node[O] {
-	if w == nil {
-		return Node[O]{&node{g: &graph{}}} // belongs to nothing that can be built
+func define[D, O any, In any](w *Builder[In], name string, kind run.Kind, from Source[D]) Node[O] {
+	g := w.graph()
+	n := &node{g: g, plan: run.Node{Path: name, Kind: kind}, in: reflect.TypeFor[D](), out: reflect.TypeFor[O]()}
+	n.answer = n.out
+	if g.sealed() {
+		return Node[O]{n}
 	}
-	g := w.g
-	n := &node{g: g, name: name, out: reflect.TypeFor[O]()}
-	n.reading = reflect.TypeFor[D]().String()
 	for _, p := range partsOf(from) {
-		if p.n != nil {
-			n.reading += " " + p.n.name
-		}
 		switch {
 		case p.g == nil:
-			g.failNode(name, "reads nothing: a source is nil or a zero handle")
+			n.fail("reads nothing: a source is nil or a zero handle")
 		case p.g != g:
-			g.failNode(name, "reads from another workflow's builder")
-		case p.settings:
-		case p.later != nil:
-			n.maybe = insert(n.maybe, p.later.name)
-		case p.n == nil:
-			n.input = true
-		case p.maybe:
-			n.maybe = insert(n.maybe, p.n.name)
+			n.fail("reads from another workflow's builder")
 		default:
-			n.reads = insert(n.reads, p.n.name)
+			n.reads(p)
 		}
 	}
 	n.read = func(ctx context.Context, x *execution) (any, error) { return from.read(ctx, x) }
 	var err error
-	if n.schema, err = schemaOf[O](); err != nil {
-		g.failNode(name, "output: %v", err)
+	if n.schema, n.loose, err = schemaOf[O](); err != nil {
+		n.fail("output: %v", err)
 	}
-	if n.choices, err = choicesOf[O](); err != nil {
-		g.failNode(name, "output: %v", err)
+	if n.plan.Choices, err = choicesOf[O](); err != nil {
+		n.fail("output: %v", err)
 	}
-	if strings.Contains(name, "/") {
-		g.failNode(name, "a name has no '/'; that joins the parts of a path")
+	if g.take(name) {
+		g.nodes = append(g.nodes, n)
 	}
-	if _, dup := g.byName[name]; dup {
-		g.failNode(name, "name is used twice; give each node its own")
-		return Node[O]{n}
-	}
-	g.byName[name] = n
-	g.nodes = append(g.nodes, n)
 	return Node[O]{n}
+}
+
+// Later returns the handle of a node that is defined afterwards, so that the head
+// of a loop can read, by [Maybe], what comes around. Build refuses it unless a
+// node of that name with outputs of type T is defined.
+func Later[T, In any](w *Builder[In], name string) Node[T] {
+	g := w.graph()
+	n := &node{g: g, plan: run.Node{Path: name}, out: reflect.TypeFor[T]()}
+	if !g.sealed() {
+		g.later = append(g.later, n)
+	}
+	return Node[T]{n}
+}
+
+// defined checks what was to be defined later.
+func (g *graph) defined() (errs []error) {
+	for _, l := range g.later {
+		i := slices.IndexFunc(g.nodes, func(n *node) bool { return n.plan.Path == l.plan.Path })
+		if i < 0 || strings.Contains(l.plan.Path, "/") {
+			errs = append(errs, launch.Refuse(launch.ErrInvalid, "node %s: Later promises it, but it is not defined", cut(l.plan.Path)))
+		} else if out := g.nodes[i].out; out != l.out {
+			errs = append(errs, launch.Refuse(launch.ErrInvalid, "node %s: Later promises outputs of type %s, but they are of type %s", cut(l.plan.Path), l.out, out))
+		}
+	}
+	return errs
+}
+
+// reads adds a part to what the node reads.
+func (n *node) reads(p part) {
+	switch {
+	case p.n == nil:
+		n.input = n.input || p.input
+	case p.maybe:
+		n.plan.Maybe = insert(n.plan.Maybe, p.n.plan.Path)
+	default:
+		n.plan.Reads = insert(n.plan.Reads, p.n.plan.Path)
+	}
+}
+
+// fail records a mistake at the node.
+func (n *node) fail(format string, args ...any) { n.g.failNode(n.plan.Path, format, args...) }
+
+func (n *node) needs(missing bool) {
+	if missing {
+		n.fail("needs a function")
+	}
 }
 
 // insert adds name to a sorted list without repeats.

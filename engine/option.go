@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -13,202 +12,182 @@ import (
 	"example.com/piworkflows/launch"
 )
 
-// Option declares something more about a node. One that does not fit the node
-// is refused by Build.
+// Option declares something of a node beyond its code. Each is given once,
+// [TextFor] once for each choice. Build refuses one that does not fit the node's
+// kind or types.
 type Option interface{ apply(n *node) }
 
-type option func(n *node)
+type option struct {
+	name string
+	set  func(n *node)
+}
 
-func (o option) apply(n *node) { o(n) }
+func (o option) apply(n *node) {
+	if slices.Contains(n.given, o.name) {
+		n.fail("option %s is given twice", o.name)
+		return
+	}
+	if o.name != textFor {
+		n.given = append(n.given, o.name)
+	}
+	o.set(n)
+}
+
+// asked is an option of a node that asks.
+func asked(name string, set func(n *node, a *run.Ask)) Option {
+	return option{name, func(n *node) {
+		if n.plan.Ask == nil {
+			n.fail("option %s is for a node that asks, not for %s", name, n.plan.Kind)
+			return
+		}
+		set(n, n.plan.Ask)
+	}}
+}
+
+// takes checks that an option is of the type that answers the node.
+func takes[T any](n *node, name string) bool {
+	if t := reflect.TypeFor[T](); t != n.answer {
+		n.fail("option %s is of type %s, but what answers the node is a %s", name, t, n.answer)
+		return false
+	}
+	return true
+}
 
 func (n *node) options(opts []Option) {
 	for _, o := range opts {
 		if o == nil {
-			n.g.failNode(n.name, "an option is nil")
+			n.fail("has a nil option")
 			continue
 		}
 		o.apply(n)
 	}
-}
-
-// only refuses an option on a node of another kind.
-func (n *node) only(what string, kinds ...run.Kind) bool {
-	if slices.Contains(kinds, n.kind) {
-		return true
+	if a := n.plan.Ask; a != nil && !a.Validates && n.loose != nil {
+		n.fail("an answer that fits its form may not decode, because %s has a text form of its own; use a plain string, or add Validate", n.loose)
 	}
-	n.g.failNode(n.name, "%s is not for a node of kind %s", what, n.kind)
-	return false
 }
 
-// Budget bounds the active time of one attempt, up to [run.MaxBudget]: while its
-// code runs, or while a turn of its request is open. What uses it up ends as
-// timed_out (rule engine/budget).
+// Budget bounds the active time of each attempt: while its code runs, or a turn
+// of its request. It is at most [run.MaxBudget]. Without it there is no bound.
 func Budget(d time.Duration) Option {
-	return option(func(n *node) {
-		if n.only("Budget", run.Compute, run.Action, run.Agent, run.Assistant) {
-			if n.budget = d; d <= 0 {
-				n.g.failNode(n.name, "Budget must be positive")
-			}
+	return option{"Budget", func(n *node) {
+		if n.plan.Budget = d; d <= 0 {
+			n.fail("its budget is %s; it must be above 0", d)
 		}
-	})
+	}}
 }
 
-// Retry tries a visit again after one of the outcomes, [Failed] or [TimedOut], at
-// most max times, after a backoff that doubles each time; 0 is none.
+// Retry tries a visit again that ended with one of the outcomes [Failed] and
+// [TimedOut], at most max times (1 to [run.MaxRetries]), after a backoff that
+// doubles and is at most [run.MaxBackoff].
 func Retry(max int, backoff time.Duration, on ...Outcome) Option {
-	return option(func(n *node) {
-		if max < 1 || max > run.MaxRetries {
-			n.g.failNode(n.name, "Retry has %d retries; it must have 1 to %d", max, run.MaxRetries)
+	return option{"Retry", func(n *node) {
+		n.plan.Retry = &run.Retry{Max: uint32(min(uint(max), run.MaxRetries+1)), Backoff: backoff, On: slices.Sorted(slices.Values(on))}
+	}}
+}
+
+// Validate checks an answer beyond its form, before it is accepted. The check
+// runs under the run's claim for at most 30 s. What an error says is shown where
+// it uses [Explain], so that whoever answered can correct it.
+func Validate[O any](check func(ctx context.Context, in O) error) Option {
+	const name = "Validate"
+	return asked(name, func(n *node, a *run.Ask) {
+		if a.Validates = true; !takes[O](n, name) {
 			return
 		}
-		n.retry = &run.Retry{Max: uint32(max), Backoff: backoff, On: slices.Clone(on)}
-	})
-}
-
-// Validate checks an answer with code of its own, beyond its form, before it is
-// accepted. What it says is shown to the model only where it uses [Explain]. It
-// is stopped after [ValidateWithin] and may be run again.
-func Validate[O any](check func(ctx context.Context, out O) error) Option {
-	return option(func(n *node) {
-		switch {
-		case !n.only("Validate", run.Agent, run.Assistant, run.Checkpoint):
-		case check == nil:
-			n.g.failNode(n.name, "Validate needs a function")
-		case n.out != reflect.TypeFor[O]():
-			n.g.failNode(n.name, "Validate takes %s, but the node's output is %s", reflect.TypeFor[O](), n.out)
-		default:
-			n.ask.Validates = true
-			n.check = func(ctx context.Context, raw []byte) ([]byte, error) {
-				var out O
-				if err := canon.Decode(raw, launch.MaxOutput, "output", &out); err != nil {
-					return nil, Explain(refusalText(err), err)
-				}
-				if err := check(ctx, out); err != nil {
-					return nil, err
-				}
-				return encode(out)
+		if check == nil {
+			n.fail("option %s needs a function", name)
+		}
+		n.judge = func(ctx context.Context, candidate []byte) error {
+			var in O
+			err := canon.Decode(candidate, launch.MaxOutput, "output", &in)
+			if r, ok := errors.AsType[*launch.Refusal](err); ok {
+				return Explain(r.Message, nil)
 			}
+			return check(ctx, in)
 		}
 	})
 }
 
-// ValidateWithin is how long validation code may run.
-const ValidateWithin = 30 * time.Second
-
-func refusalText(err error) string {
-	if r, ok := errors.AsType[*launch.Refusal](err); ok {
-		return r.Message
-	}
-	return "does not decode"
-}
-
-// Updates lets the model report progress on an agent's step.
+// Updates lets the model report progress while it works on an agent's task.
 func Updates() Option {
-	return option(func(n *node) {
-		if n.only("Updates", run.Agent) {
-			n.ask.Updates = true
+	return asked("Updates", func(_ *node, a *run.Ask) { a.Updates = true })
+}
+
+// Expires ends a checkpoint or a decision that nobody answers that long, on the
+// wall clock and at most [run.MaxBudget]: with the [Default], else as timed out.
+func Expires(after time.Duration) Option {
+	return asked("Expires", func(n *node, a *run.Ask) {
+		if a.Expires = after; after <= 0 {
+			n.fail("it expires after %s; that must be above 0", after)
 		}
 	})
 }
 
-// Expires ends a checkpoint or a decision that nobody answers within d on the
-// wall clock, also while no host runs: with its [Default], or as timed_out.
-func Expires(d time.Duration) Option {
-	return option(func(n *node) {
-		if n.only("Expires", run.Checkpoint, run.Decision) {
-			if n.ask.Expires = d; d <= 0 {
-				n.g.failNode(n.name, "Expires must be positive")
-			}
-		}
-	})
-}
-
-// Default is the answer of a checkpoint, or the choice of a decision, that is
-// taken when it expires.
+// Default is what answers a checkpoint, or the choice of a decision, that
+// [Expires].
 func Default[O any](answer O) Option {
-	return option(func(n *node) {
-		if !n.only("Default", run.Checkpoint, run.Decision) {
+	const name = "Default"
+	return asked(name, func(n *node, a *run.Ask) {
+		if !takes[O](n, name) {
 			return
 		}
-		want := n.out
-		if n.kind == run.Decision {
-			field, _ := n.out.FieldByName("Choice")
-			want = field.Type
-		}
-		if want != reflect.TypeFor[O]() {
-			n.g.failNode(n.name, "Default is %s, but the answer is %s", reflect.TypeFor[O](), want)
-			return
-		}
-		raw, err := encode(answer)
+		err := guard(func() (err error) {
+			a.Default, err = encode(answer)
+			return err
+		})
 		if err != nil {
-			n.g.failNode(n.name, "Default cannot be encoded")
-			return
+			n.fail("its default %s", explained(err, "cannot be encoded: its own code panicked"))
 		}
-		n.ask.Default = json.RawMessage(raw)
 	})
 }
 
-// Audience says for people who is to decide, up to 200 bytes.
+// Audience says who is asked to decide: one line of at most [run.MaxAudience]
+// bytes that channels show.
 func Audience(who string) Option {
-	return option(func(n *node) {
-		if n.only("Audience", run.Decision) {
-			n.ask.Audience = who
+	return asked("Audience", func(n *node, a *run.Ask) {
+		if a.Audience = who; who == "" {
+			n.fail("its audience is empty; leave the option out")
 		}
 	})
 }
 
-// TextFor lets the person write up to max characters with that choice of a
-// decision, or makes it necessary.
+const textFor = "TextFor"
+
+// TextFor lets the person who decides write to a choice, at most max characters
+// (1 to [run.MaxText]).
 func TextFor[C ~string](choice C, max int, required bool) Option {
-	return option(func(n *node) {
-		if n.only("TextFor", run.Decision) {
-			n.ask.Texts = append(n.ask.Texts, run.TextInput{Choice: string(choice), Max: max, Required: required})
+	return asked(textFor, func(n *node, a *run.Ask) {
+		if takes[C](n, textFor) {
+			a.Texts = append(a.Texts, run.TextInput{Choice: string(choice), Max: max, Required: required})
 		}
 	})
 }
 
-// Final marks a notification as the last word of the run, not progress.
+// Final marks what a notify says as the last word of its workflow, not progress.
 func Final() Option {
-	return option(func(n *node) {
-		if n.only("Final", run.Notify) {
-			n.final = true
-		}
-	})
+	return option{"Final", func(n *node) { n.plan.Final = true }}
 }
 
-// Approved lets an action take effect only after that decision was made with one
-// of the choices, once, and only for exactly what was decided: the decision and
-// the action read equal values (rule engine/approval).
+// Approved lets an action take effect only after the decision picked one of the
+// choices, once for each decision, and only on exactly the value that was
+// decided about: action and decision read the same type (rule engine/approval).
 func Approved[C Choice[C]](decision DecisionNode[C], choices ...C) Option {
-	return option(func(n *node) {
-		d := decision.node()
+	return option{"Approved", func(n *node) {
+		d := decision.n
 		switch {
-		case !n.only("Approved", run.Action):
 		case d == nil:
-			n.g.failNode(n.name, "Approved names a zero handle")
+			n.fail("its approval is a zero handle")
+		case d.g == n.g && d.in == nil:
+			n.fail("its approval is not defined yet; define decision %s first", cut(d.plan.Path))
 		case d.g != n.g:
-			n.g.failNode(n.name, "Approved names a decision of another workflow's builder")
-		case d.reading != n.reading:
-			n.g.failNode(n.name, "reads %s, but its approval is for %s; let both read the same source", n.reading, d.reading)
-		case len(choices) == 0:
-			n.g.failNode(n.name, "Approved needs a choice that approves")
+			n.fail("its approval is of another workflow's builder")
+		case d.in != n.in:
+			n.fail("reads %s, but decision %s is about %s; what is approved must be what is done", n.in, cut(d.plan.Path), d.in)
 		default:
-			n.approval = d.name
-			n.reads = insert(n.reads, d.name) // it is surely decided before
+			n.plan.Approval = d.plan.Path
 			for _, c := range choices {
-				n.approving = append(n.approving, string(c))
+				n.plan.Approving = append(n.plan.Approving, string(c))
 			}
 		}
-	})
-}
-
-// MustExitZero makes a shell command that exits with another code fail its node.
-func MustExitZero() Option {
-	return option(func(n *node) {
-		if n.shell == nil {
-			n.g.failNode(n.name, "MustExitZero is for shell commands")
-			return
-		}
-		n.shell.mustExitZero = true
-	})
+	}}
 }

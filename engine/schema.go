@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,17 +15,23 @@ import (
 )
 
 // schemaOf describes the JSON form of T as a JSON Schema. It is part of the
-// digest, so the same type gives the same bytes.
-func schemaOf[T any]() (json.RawMessage, error) {
-	s, err := (&walk{}).of(reflect.TypeFor[T]())
+// digest, so the same type gives the same bytes. loose is a part of T, or nil,
+// that does not decode all that fits the schema.
+func schemaOf[T any]() (form json.RawMessage, loose reflect.Type, err error) {
+	w := walk{}
+	s, err := w.of(reflect.TypeFor[T]())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return json.Marshal(s)
+	form, err = json.Marshal(s)
+	return form, w.loose, err
 }
 
 // walk is one walk over a type; above are the named types that it is inside of.
-type walk struct{ above []reflect.Type }
+type walk struct {
+	above []reflect.Type
+	loose reflect.Type
+}
 
 type schema = map[string]any
 
@@ -56,6 +63,7 @@ func (w *walk) of(t reflect.Type) (schema, error) {
 	case p.Implements(jsonIn) || p.Implements(jsonOut):
 		return nil, fmt.Errorf("type %s has its own JSON form; use json.RawMessage", t)
 	case p.Implements(textIn) && t.Implements(textOut):
+		w.loose = t
 		return schema{"type": "string"}, nil
 	case p.Implements(textIn) || p.Implements(textOut):
 		return nil, fmt.Errorf("type %s has half a text form; give it both MarshalText, on the value, and UnmarshalText", t)
@@ -65,11 +73,18 @@ func (w *walk) of(t reflect.Type) (schema, error) {
 		return schema{"type": "boolean"}, nil
 	case reflect.String:
 		return schema{"type": "string"}, nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case reflect.Int8, reflect.Int16, reflect.Int32:
+		most := int64(1)<<(t.Bits()-1) - 1
+		return schema{"type": "integer", "minimum": -most - 1, "maximum": most}, nil
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return schema{"type": "integer", "minimum": 0, "maximum": int64(1)<<t.Bits() - 1}, nil
+	case reflect.Int, reflect.Int64: // without a range an integer is one of 64 bits
 		return schema{"type": "integer"}, nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint, reflect.Uint64:
 		return schema{"type": "integer", "minimum": 0}, nil
-	case reflect.Float32, reflect.Float64:
+	case reflect.Float32:
+		return schema{"type": "number", "minimum": -math.MaxFloat32, "maximum": math.MaxFloat32}, nil
+	case reflect.Float64:
 		return schema{"type": "number"}, nil
 	case reflect.Pointer:
 		s, err := w.of(t.Elem())

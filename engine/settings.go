@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
@@ -10,37 +11,45 @@ import (
 
 type settings[S any] struct{ g *graph }
 
-// Settings declares the live settings of a workflow with their defaults and
-// returns them as a source: an attempt reads what stood when it began. A model
-// may change only the paths that are named, members joined by '.'; a person or
-// the host may change anything that fits S. S encodes to a JSON object of at most
-// [run.MaxSettings] bytes.
+// Settings declares the live settings of a workflow and returns them as a source.
+// S is a struct, or a map with string keys, of what [New] allows; a run begins
+// with the defaults. People and the host change the settings while it runs; the
+// model changes only what is at or below modelPaths, each the JSON names of
+// members joined by '.'. An attempt sees the settings that stood when it began
+// (rule run/settings).
 func Settings[S, In any](w *Builder[In], defaults S, modelPaths ...string) Source[S] {
-	g := w.g
-	if g.settings != nil {
-		g.fail("Settings is declared twice; put all members into one type")
+	g := w.graph()
+	if g.sealed() {
 		return settings[S]{g}
 	}
-	g.settings = &run.Settings{Model: modelPaths}
-	var err error
-	if g.settings.Form, err = schemaOf[S](); err != nil {
+	if g.settings != nil {
+		g.fail("Settings are declared twice; use one type for all")
+		return settings[S]{g}
+	}
+	form, loose, err := schemaOf[S]()
+	if err == nil && loose != nil {
+		err = launch.Refuse(launch.ErrInvalid, "type %s has a text form of its own; use a plain string", loose)
+	}
+	var raw []byte
+	if err == nil {
+		err = guard(func() (err error) {
+			raw, err = encode(defaults)
+			return err
+		})
+	}
+	if err != nil {
 		g.fail("settings: %v", err)
 	}
-	if g.settings.Defaults, err = encode(defaults); err != nil {
-		g.fail("settings: the defaults cannot be encoded")
-	}
+	g.settings = &run.Settings{Defaults: raw, Form: form, Model: slices.Sorted(slices.Values(modelPaths))}
 	return settings[S]{g}
 }
 
-func (s settings[S]) parts() []part { return []part{{g: s.g, settings: true}} }
+func (s settings[S]) parts() []part { return []part{{g: s.g}} }
 
 func (s settings[S]) read(ctx context.Context, x *execution) (v S, err error) {
 	raw, err := x.host.Settings(ctx, x.at.Seen)
-	if err != nil {
-		return v, err
+	if err == nil && json.Unmarshal(raw, &v) != nil {
+		err = launch.Refuse(launch.ErrInternal, "the stored settings do not decode as those of workflow %s", x.wf.name)
 	}
-	if json.Unmarshal(raw, &v) != nil {
-		return v, launch.Refuse(launch.ErrInternal, "the stored settings do not decode as those of workflow %s", x.wf.name)
-	}
-	return v, nil
+	return v, err
 }

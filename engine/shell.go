@@ -3,176 +3,297 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"example.com/piworkflows/launch"
 )
 
-// Command is what a shell node runs: a program with its arguments, without a
-// shell in between.
-type Command struct {
-	Path  string // looked up in PATH when it has no separator
-	Args  []string
-	Dir   string   // empty: the host's
-	Env   []string // "key=value"; nil: the host's
-	Stdin string
-	// MaxOutput bounds each of stdout and stderr in characters; what comes after
-	// is dropped. 0: DefaultMaxOutput.
-	MaxOutput int
-}
-
-// Bounds of a shell command.
+// Bounds of a [Command].
 const (
-	// DefaultMaxOutput is how many characters of each stream are kept.
-	DefaultMaxOutput = 1_000_000
-	// ShellGrace is how long a process group has between SIGTERM and SIGKILL.
-	ShellGrace = 5 * time.Second
+	// MaxShellOutput is how many characters of each stream are kept at most, and
+	// the default.
+	MaxShellOutput = 1_000_000
+	// ShellGrace is the default of [Command.Grace], which is at most MaxShellGrace.
+	ShellGrace    = 5 * time.Second
+	MaxShellGrace = time.Minute
 )
 
-// ShellResult is the output of a shell node. Bytes that are no UTF-8 are
-// replaced. As an output of a node it is bounded by [launch.MaxOutput]: the
-// streams are cut to what fits.
+// Command is one process to run, without a shell in between: for a shell's
+// language use Path "sh" with Args "-c" and a script that has no outside text
+// in it.
+type Command struct {
+	Path  string   // file, or a name that is looked up in PATH
+	Args  []string // after the name
+	Dir   string   // where it runs; empty means where the host does
+	Env   []string // "name=value"; nil means that of the host
+	Stdin string
+	// MaxOutput is how many characters of each stream are kept, 1 to
+	// MaxShellOutput; 0 means MaxShellOutput.
+	MaxOutput int
+	// Grace is how long the processes have to end after they were told to.
+	// 0 means ShellGrace.
+	Grace time.Duration
+	// MustSucceed makes an exit code other than 0 an error of the node.
+	MustSucceed bool
+}
+
+// ShellResult is what a command came to.
 type ShellResult struct {
-	ExitCode int    `json:"exitCode"` // -1: ended by a signal
-	Stdout   string `json:"stdout"`
-	Stderr   string `json:"stderr"`
-	// Truncated says that one of the streams was cut.
-	Truncated bool `json:"truncated,omitempty"`
+	// ExitCode is that of the process, or 128 and the number of the signal that
+	// ended it.
+	ExitCode int `json:"exitCode"`
+	// The beginning of each stream as UTF-8, as much as the bound and the size of
+	// a node's output permit.
+	Stdout          string `json:"stdout"`
+	Stderr          string `json:"stderr"`
+	StdoutTruncated bool   `json:"stdoutTruncated,omitempty"`
+	StderrTruncated bool   `json:"stderrTruncated,omitempty"`
 }
 
-// shell is what is declared about a shell command.
-type shell struct {
-	grace        time.Duration
-	mustExitZero bool
-}
-
-// Shell defines an action that runs a program in a process group of its own,
-// which is ended with its context: SIGTERM, then SIGKILL. A program that exits
-// with a code other than zero is a result, not a failure; see [MustExitZero]. One
-// that was ended has an unknown effect.
+// Shell defines an [Action] that runs one command in a process group of its own
+// (rule engine/shell). command makes it from what the node reads.
 func Shell[In, D any](w *Builder[In], name string, from Source[D], command func(ctx context.Context, a Attempt, in D) (Command, error), policy Policy, opts ...Option) Node[ShellResult] {
-	s := &shell{grace: ShellGrace}
-	h := Action(w, name, from, func(ctx context.Context, a Attempt, in D) (ShellResult, error) {
+	f := func(ctx context.Context, a Attempt, in D) (ShellResult, error) {
 		c, err := command(ctx, a, in)
 		if err != nil {
 			return ShellResult{}, err
 		}
-		return s.run(ctx, c)
-	}, policy)
-	h.n.shell = s
-	if command == nil {
-		h.n.g.failNode(name, "needs a function")
+		return c.run(ctx)
 	}
-	h.n.options(opts)
+	if command == nil {
+		f = nil
+	}
+	h := Action(w, name, from, f, policy, opts...)
+	h.n.plan.Shell = true
 	return h
 }
 
-func (s *shell) run(ctx context.Context, c Command) (ShellResult, error) {
-	if c.MaxOutput <= 0 {
-		c.MaxOutput = DefaultMaxOutput
+// run runs the command to its end. When ctx ends first, its error is returned.
+func (c *Command) run(ctx context.Context) (ShellResult, error) {
+	most, grace, err := c.bounds()
+	if err != nil {
+		return ShellResult{}, err
 	}
-	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = c.Dir, c.Env, strings.NewReader(c.Stdin)
-	stdout, stderr := &keeper{max: c.MaxOutput}, &keeper{max: c.MaxOutput}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.WaitDelay = s.grace // for who holds the streams after the program has exited
-	ownGroup(cmd)
 	if ctx.Err() != nil {
 		return ShellResult{}, context.Cause(ctx)
 	}
-	if err := cmd.Start(); err != nil {
-		return ShellResult{}, Explain("its program could not be started; check that it is installed and may be run", err)
+	p := process{cmd: exec.Command(c.Path, c.Args...), ended: make(chan struct{}), over: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env = c.Dir, c.Env
+	stdout, stderr := stream{max: most}, stream{max: most}
+	if err := p.start(c.Stdin, &stdout, &stderr); err != nil {
+		return ShellResult{}, Explain("its command could not be started: "+startError(err), err)
 	}
-	exited := make(chan struct{})
-	ended := make(chan bool, 1)
-	go func() { ended <- s.endWith(ctx, cmd, exited) }()
-	err := cmd.Wait()
-	close(exited)
-	stopped := <-ended
-	endGroup(cmd, true) // what the program left behind
-	switch exit, isExit := errors.AsType[*exec.ExitError](err); {
-	case stopped:
-		return ShellResult{}, Unknown(Explain("its program was stopped", context.Cause(ctx)))
-	case err != nil && !isExit && !errors.Is(err, exec.ErrWaitDelay):
-		return ShellResult{}, Unknown(Explain("its program was started and its end was not seen", err))
-	case isExit && s.mustExitZero:
-		return ShellResult{}, Explain("its program exited with code "+strconv.Itoa(exit.ExitCode()), err)
-	}
-	r := ShellResult{ExitCode: cmd.ProcessState.ExitCode(), Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.cut || stderr.cut}
-	r.fit()
-	return r, nil
-}
-
-// endWith ends the process group when ctx ends, and reports whether it did.
-func (s *shell) endWith(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}) bool {
 	select {
-	case <-exited:
-		return false
+	case <-p.ended:
 	case <-ctx.Done():
+		err = Explain("its command was stopped before it ended", context.Cause(ctx))
 	}
-	endGroup(cmd, false)
-	grace := time.NewTimer(s.grace)
-	defer grace.Stop()
+	whole := p.stop(grace)
+	if err != nil {
+		return ShellResult{}, err
+	}
+	res := ShellResult{ExitCode: exitCode(p.cmd.ProcessState)}
+	stdout.more, stderr.more = stdout.more || !whole, stderr.more || !whole
+	res.Stdout, res.StdoutTruncated = stdout.text()
+	res.Stderr, res.StderrTruncated = stderr.text()
+	res.fit()
+	if c.MustSucceed && res.ExitCode != 0 {
+		return res, Explain("its command ended with exit code "+strconv.Itoa(res.ExitCode), nil)
+	}
+	return res, nil
+}
+
+func (c *Command) bounds() (most int, grace time.Duration, err error) {
+	most, grace = c.MaxOutput, c.Grace
+	if most == 0 {
+		most = MaxShellOutput
+	}
+	if grace == 0 {
+		grace = ShellGrace
+	}
+	switch {
+	case most < 1 || most > MaxShellOutput:
+		err = Explain("its command keeps no output of that size; MaxOutput is 1 to 1000000 characters", nil)
+	case grace < 0 || grace > MaxShellGrace:
+		err = Explain("its command has no grace of that length; Grace is at most "+MaxShellGrace.String(), nil)
+	}
+	return most, grace, err
+}
+
+// process is a command that was started, with the group of processes that it
+// leads.
+type process struct {
+	cmd   *exec.Cmd
+	pipes []*os.File    // our ends
+	ended chan struct{} // closed when the command's own process has ended
+	over  chan struct{} // closed when besides nothing holds its streams any more
+}
+
+func (p *process) start(stdin string, stdout, stderr io.Writer) (err error) {
+	var theirs []*os.File
+	pipe := func(write bool) (our, their *os.File) { // write says that we write to it
+		if err != nil {
+			return nil, nil
+		}
+		if our, their, err = os.Pipe(); err != nil {
+			return nil, nil
+		}
+		if write {
+			our, their = their, our
+		}
+		p.pipes, theirs = append(p.pipes, our), append(theirs, their)
+		return our, their
+	}
+	out, outW := pipe(false)
+	errs, errW := pipe(false)
+	p.cmd.Stdout, p.cmd.Stderr = outW, errW
+	var in *os.File
+	if stdin != "" {
+		var inR *os.File
+		in, inR = pipe(true)
+		p.cmd.Stdin = inR
+	}
+	ownGroup(p.cmd)
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	closeAll(theirs)
+	if err != nil {
+		closeAll(p.pipes)
+		return err
+	}
+	var streams sync.WaitGroup
+	streams.Go(func() { _, _ = io.Copy(stdout, out) })
+	streams.Go(func() { _, _ = io.Copy(stderr, errs) })
+	if in != nil {
+		streams.Go(func() {
+			_, _ = io.WriteString(in, stdin) // a command need not read it all
+			_ = in.Close()
+		})
+	}
+	go func() {
+		_ = p.cmd.Wait() // it has a state in any case
+		close(p.ended)
+		streams.Wait()
+		close(p.over)
+	}()
+	return nil
+}
+
+// lastWait is how long a killed group's streams have to be read to their end.
+const lastWait = time.Second
+
+// stop ends what is left of the process group and returns when it is over. It
+// reports whether that is the end of its streams too: what still holds one then
+// has left the group, and is not waited for.
+func (p *process) stop(grace time.Duration) (whole bool) {
+	signalGroup(p.cmd, false)
+	p.wait(grace)
+	signalGroup(p.cmd, true)
+	whole = p.wait(lastWait)
+	closeAll(p.pipes)
+	<-p.over
+	return whole
+}
+
+func (p *process) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-exited:
-	case <-grace.C:
-		endGroup(cmd, true)
-	}
-	return true
-}
-
-// fit cuts the streams so that the encoded result can be stored.
-func (r *ShellResult) fit() {
-	for {
-		raw, err := encode(*r)
-		if err != nil || len(raw) <= launch.MaxOutput {
-			return
-		}
-		long := &r.Stdout
-		if len(r.Stderr) > len(r.Stdout) {
-			long = &r.Stderr
-		}
-		*long = clip(*long, len(*long)*3/4)
-		r.Truncated = true
+	case <-p.over:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
-func clip(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
 	}
-	return s[:n]
 }
 
-// keeper keeps the first max characters of a stream.
-type keeper struct {
-	max int
-	b   []byte
-	cut bool
-}
-
-func (k *keeper) Write(p []byte) (int, error) {
-	if room := k.max*utf8.UTFMax - len(k.b); len(p) > room {
-		k.b = append(k.b, p[:max(room, 0)]...)
-		k.cut = true
-	} else {
-		k.b = append(k.b, p...)
+func startError(err error) string {
+	switch {
+	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
+		return "its program or directory does not exist on this host"
+	case errors.Is(err, fs.ErrPermission):
+		return "its program may not be run"
 	}
-	return len(p), nil
+	return "the system refused it"
 }
 
-func (k *keeper) text() string {
-	s := strings.ToValidUTF8(string(k.b), "\uFFFD")
+// stream keeps the beginning of what is written to it.
+type stream struct {
+	max  int // characters
+	kept []byte
+	more bool
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	room := utf8.UTFMax*s.max - len(s.kept)
+	if len(b) > room {
+		s.more = true
+	}
+	s.kept = append(s.kept, b[:min(len(b), room)]...)
+	return len(b), nil
+}
+
+func (s *stream) text() (text string, truncated bool) {
+	text = strings.ToValidUTF8(string(s.kept), "\uFFFD")
 	n := 0
-	for i := range s {
-		if n++; n > k.max {
-			k.cut = true
-			return s[:i]
+	for i := range text {
+		if n++; n > s.max {
+			return text[:i], true
 		}
 	}
-	return s
+	return text, s.more
+}
+
+// fit shortens the streams until the result is no longer than an output may be.
+func (r *ShellResult) fit() {
+	const most = launch.MaxOutput - 256 // besides them there are names and numbers
+	half := min(jsonSize(r.Stdout), most/2)
+	var cut bool
+	r.Stderr, cut = cutJSON(r.Stderr, most-half)
+	r.StderrTruncated = r.StderrTruncated || cut
+	r.Stdout, cut = cutJSON(r.Stdout, most-jsonSize(r.Stderr))
+	r.StdoutTruncated = r.StdoutTruncated || cut
+}
+
+func jsonSize(s string) (n int) {
+	for _, c := range s {
+		n += runeSize(c)
+	}
+	return n
+}
+
+// cutJSON returns the beginning of s that has at most that many bytes in JSON.
+func cutJSON(s string, most int) (string, bool) {
+	n := 0
+	for i, c := range s {
+		if n += runeSize(c); n > most {
+			return s[:i], true
+		}
+	}
+	return s, false
+}
+
+// runeSize is how many bytes a character has at most in a JSON string.
+func runeSize(c rune) int {
+	switch {
+	case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
+		return 2
+	case c < ' ' || c == '\u2028' || c == '\u2029':
+		return len(`\u2028`)
+	}
+	return utf8.RuneLen(c)
 }

@@ -2,13 +2,18 @@
 
 package engine
 
-import "os/exec"
+import (
+	"os"
+	"os/exec"
+)
 
+// There are no process groups here: only the command's own process is ended.
 func ownGroup(*exec.Cmd) {}
 
-// endGroup ends the process; groups are not known here.
-func endGroup(cmd *exec.Cmd, kill bool) {
+func signalGroup(c *exec.Cmd, kill bool) {
 	if kill {
-		_ = cmd.Process.Kill()
+		_ = c.Process.Kill()
 	}
 }
+
+func exitCode(s *os.ProcessState) int { return s.ExitCode() }

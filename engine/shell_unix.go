@@ -3,18 +3,26 @@
 package engine
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
 
-// ownGroup makes the process that will start the leader of a group of its own.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// ownGroup makes the command lead a process group of its own.
+func ownGroup(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// endGroup asks the process group to end, or kills it.
-func endGroup(cmd *exec.Cmd, kill bool) {
-	signal := syscall.SIGTERM
+// signalGroup tells the command's process group to end, or ends it.
+func signalGroup(c *exec.Cmd, kill bool) {
+	s := syscall.SIGTERM
 	if kill {
-		signal = syscall.SIGKILL
+		s = syscall.SIGKILL
 	}
-	_ = syscall.Kill(-cmd.Process.Pid, signal) // it may have ended by itself
+	_ = syscall.Kill(-c.Process.Pid, s) // nobody left is fine
+}
+
+func exitCode(s *os.ProcessState) int {
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
 }

@@ -3,39 +3,34 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"reflect"
 
 	"example.com/piworkflows/launch"
 )
 
-// Source is a typed value that a node reads: the workflow's input, a node, or
-// what [Both] and [Maybe] make of them.
+// Source is a typed value that a node reads: the workflow's input or settings, a
+// node, or what [Both] and [Maybe] make of them.
 type Source[T any] interface {
 	parts() []part
 	read(ctx context.Context, x *execution) (T, error)
 }
 
-// part is one thing that a source reads: the input, or a node's output.
+// part is one thing that a source reads: the input, a node's output, or else the
+// settings.
 type part struct {
-	g     *graph
-	n     *node // nil for the input and the settings
-	maybe bool
-	// settings marks the run's settings, later a node that is defined later.
-	settings bool
-	later    *later
+	g            *graph
+	n            *node
+	input, maybe bool
 }
 
 type input[In any] struct{ g *graph }
 
-func (s input[In]) parts() []part { return []part{{g: s.g}} }
+func (s input[In]) parts() []part { return []part{{g: s.g, input: true}} }
 
 func (s input[In]) read(ctx context.Context, x *execution) (v In, err error) {
-	if x.mounted != nil {
-		given, err := x.mounted(ctx)
-		if err != nil {
-			return v, err
-		}
-		return given.(In), nil
+	if x.input != nil {
+		in, err := x.input(ctx)
+		v, _ = in.(In)
+		return v, err
 	}
 	if json.Unmarshal(x.job.Input, &v) != nil {
 		return v, launch.Refuse(launch.ErrInternal, "the stored input does not decode as the input of workflow %s", x.wf.name)
@@ -48,7 +43,6 @@ func (s input[In]) read(ctx context.Context, x *execution) (v In, err error) {
 type Node[T any] struct{ n *node }
 
 func (h Node[T]) node() *node { return h.n }
-func (h Node[T]) chooses(T)   {}
 
 func (h Node[T]) parts() []part {
 	if h.n == nil {
@@ -60,18 +54,18 @@ func (h Node[T]) parts() []part {
 func (h Node[T]) read(ctx context.Context, x *execution) (T, error) {
 	v, ok, err := h.latest(ctx, x)
 	if err == nil && !ok {
-		err = launch.Refuse(launch.ErrInternal, "the host has no accepted output of node %s, which the plan promises", h.n.name)
+		err = launch.Refuse(launch.ErrInternal, "the host has no accepted output of node %s, which the plan promises", x.prefix+h.n.plan.Path)
 	}
 	return v, err
 }
 
 func (h Node[T]) latest(ctx context.Context, x *execution) (v T, ok bool, err error) {
-	raw, ok, err := x.host.Output(ctx, x.prefix+h.n.name)
+	raw, ok, err := x.host.Output(ctx, x.prefix+h.n.plan.Path)
 	if err != nil || !ok {
 		return v, false, err
 	}
 	if json.Unmarshal(raw, &v) != nil {
-		return v, false, launch.Refuse(launch.ErrInternal, "the stored output of node %s does not decode as its declared type", h.n.name)
+		return v, false, launch.Refuse(launch.ErrInternal, "the stored output of node %s does not decode as its declared type", x.prefix+h.n.plan.Path)
 	}
 	return v, true, nil
 }
@@ -119,32 +113,6 @@ func (s maybe[T]) read(ctx context.Context, x *execution) (*T, error) {
 		return nil, err
 	}
 	return &v, nil
-}
-
-// later is a node that is named before it is defined.
-type later struct {
-	name string
-	out  reflect.Type
-}
-
-type feedback[T any] struct {
-	g *graph
-	later
-}
-
-// Feedback reads a node that is defined later in the workflow, as a loop needs
-// it: nil until that node has an accepted output, then the latest. Build refuses
-// a name that no node has, and a node whose output is no T.
-func Feedback[T, In any](w *Builder[In], node string) Source[*T] {
-	s := feedback[T]{w.g, later{node, reflect.TypeFor[T]()}}
-	w.g.later = append(w.g.later, s.later)
-	return s
-}
-
-func (s feedback[T]) parts() []part { return []part{{g: s.g, later: &s.later, maybe: true}} }
-
-func (s feedback[T]) read(ctx context.Context, x *execution) (*T, error) {
-	return Maybe(Node[T]{&node{name: s.name}}).read(ctx, x)
 }
 
 // partsOf is the parts of a source that the author may have left nil.

@@ -3,107 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
-)
-
-// Host is what a worker needs from whoever keeps the run. It checks every
-// proposal against actor, revision, exact attempt and claim, and decides.
-type Host interface {
-	// Propose offers what an execution came to. The answer says what the worker
-	// does next. An error, such as a lost claim, stops the worker.
-	Propose(ctx context.Context, p Proposal) (Next, error)
-	// Output returns the latest accepted output of a node in this run, or ok
-	// false when there is none. The worker does not change or keep the bytes.
-	Output(ctx context.Context, node string) (json []byte, ok bool, err error)
-	// Settings returns a revision of the run's settings as JSON.
-	Settings(ctx context.Context, revision uint32) (json []byte, err error)
-	// Reserve reserves the effect of the current action for exactly this proposal,
-	// if it is approved.
-	Reserve(ctx context.Context, fingerprint launch.Digest) error
-	// Limit returns a context that ends after d on the host's monotonic clock, with
-	// [ErrBudget] as its cause, and a function that stops the waiting.
-	Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
-}
-
-// ErrBudget is the cause of a context that ended because an active time was used
-// up.
-var ErrBudget = launch.Refuse(launch.ErrExpired, "the active time is used up; stop")
-
-// Job is one stretch of work on a run, from a claim until the run ends or parks.
-type Job struct {
-	Run     launch.RunID
-	Input   []byte // normalized, as [Workflow.CheckInput] returned it
-	Current Next   // where the run stands
-	// Log gets what is for the developer and is never stored: where code
-	// panicked, and the types of errors. Nil means nowhere.
-	Log *slog.Logger
-}
-
-// Next is where the host says that the run stands.
-type Next struct {
-	Node string
-	// Retry counts the declared retries before this attempt.
-	Visit, Attempt, Retry uint32
-	Ended, Parked         bool // nothing to run; the rest is not looked at
-	// Recovering says that the effect of this visit was reserved before this
-	// attempt and is not settled.
-	Recovering bool
-	// Ambiguous says besides that it is known to be ambiguous: only observation
-	// or a person can settle it, so that no code runs again.
-	Ambiguous bool
-	// Reserve says that the action needs an approval, so that its effect is not
-	// reserved yet.
-	Reserve bool
-	// Budget is what is left of the attempt's active time; 0 is no bound.
-	Budget time.Duration
-	// Seen is the revision of the settings that the attempt sees.
-	Seen uint32
-	// Candidate is an answer that the node's own code has to check, instead of
-	// running the node.
-	Candidate []byte
-}
-
-// Proposal is what one execution came to.
-type Proposal struct {
-	Node           string
-	Visit, Attempt uint32
-	Outcome        Outcome          // OK, Failed or TimedOut; zero with Unknown, Ask and Verdict
-	Output         []byte           // with OK: JSON that fits the node
-	Failure        launch.SafeError // with Failed, TimedOut, Unknown and Rejected
-	// Unknown says that the effect of the action may or may not have happened:
-	// the effect becomes ambiguous and the node stays unsettled.
-	Unknown bool
-	// Observed says that the outcome comes from the author's observer: OK, it
-	// had happened; Failed, an ambiguous effect had surely not.
-	Observed bool
-	// Applied says that the effect happened although the outcome is Failed: its
-	// output cannot be stored.
-	Applied bool
-	Ask     *Ask    // the node asks, and waits for the answer
-	Notice  string  // what a notify node says, with OK
-	Verdict Verdict // about Next.Candidate
-}
-
-// Ask is what a node asks.
-type Ask struct {
-	Title, Task string
-	Subject     launch.Digest // of what a decision is about
-}
-
-// Verdict is what a node's own code says of an answer.
-type Verdict uint8
-
-// The verdicts.
-const (
-	_         Verdict = iota
-	Accepted          // it stands, as Output
-	Rejected          // it has to be corrected, for the reason in Failure
-	NoVerdict         // the code failed or was stopped
 )
 
 // Work runs the current node and proposes what came out, again and again, until
@@ -121,7 +27,7 @@ func Work(ctx context.Context, wf *Workflow, job Job, host Host) error {
 			return launch.Refuse(launch.ErrSourceChanged, "workflow %s has no node %s; use the definition that is pinned for the run", wf.name, cut(at.Node))
 		}
 		x := &execution{wf: wf, job: &job, host: host, n: n, at: at}
-		p, err := x.within(ctx)
+		p, err := x.run(ctx)
 		if ctx.Err() != nil && !x.happened(p) {
 			return context.Cause(ctx)
 		}
@@ -142,98 +48,160 @@ type execution struct {
 	host Host
 	n    *node
 	at   Next
-
-	// Of a node of an included workflow: its mounts, and its input.
-	prefix  string
-	mounted func(ctx context.Context) (any, error)
-}
-
-// within runs the node inside its budget (rule engine/budget).
-func (x *execution) within(ctx context.Context) (Proposal, error) {
-	if x.at.Candidate != nil {
-		return x.verdict(ctx), nil
-	}
-	if x.at.Budget == 0 {
-		return x.run(ctx)
-	}
-	limited, stop := x.host.Limit(ctx, x.at.Budget)
-	defer stop()
-	p, err := x.run(limited)
-	if context.Cause(limited) != ErrBudget || p.Outcome == OK || p.Applied || p.Ask != nil {
-		return p, err
-	}
-	const spent = "used up its active time"
-	if x.n.kind == run.Action && x.n.policy != run.Repeatable {
-		return x.unknown(spent + " and may or may not have taken effect; find out and resolve it"), nil
-	}
-	p = x.proposal(TimedOut)
-	p.Failure = launch.NewSafeError(launch.CodeTimedOut, "node "+x.n.name+" "+spent+"; shorten its work or declare a larger budget")
-	return p, nil
+	// Of a node of an included workflow, while its sources read: where that is,
+	// and what its input is.
+	prefix string
+	input  func(ctx context.Context) (any, error)
 }
 
 func (x *execution) run(ctx context.Context) (Proposal, error) {
-	if x.n.kind == run.Action && (x.at.Recovering || x.at.Ambiguous) {
+	if x.at.Candidate != nil {
+		return x.judge(ctx), nil
+	}
+	code := ctx // of user code
+	if x.at.Budget > 0 {
+		limited, done := x.host.Limit(ctx, x.at.Budget)
+		defer done()
+		code = limited
+	}
+	if x.recovers() {
 		switch {
-		case x.n.policy == run.Observed:
-			if p, done, err := x.observe(ctx); done || err != nil {
+		case x.n.plan.Policy == run.Observed:
+			if p, done, err := x.observe(ctx, code); done || err != nil {
 				return p, err
 			}
-		case x.n.policy != run.Repeatable || x.at.Ambiguous:
+		case x.n.plan.Policy != run.Repeatable || x.at.Ambiguous:
 			return x.unknown("was interrupted and nobody knows whether it took effect; find out and resolve it"), nil
 		}
 	}
 	in, err := x.n.read(ctx, x)
-	if _, isSaid := errors.AsType[*said](err); isSaid {
-		return x.fail("cannot run: " + explained(err, "")), nil
+	if err == nil && x.n.plan.Approval != "" && (x.at.Reserve || x.recovers()) {
+		err = x.reserve(ctx, in)
+	}
+	if m, ok := errors.AsType[*misfit](err); ok {
+		return x.early(m.why), nil
 	}
 	if err != nil {
 		return Proposal{}, err
 	}
-	if x.n.kind.Asks() {
-		return x.ask(ctx, in)
-	}
-	if x.at.Reserve {
-		if p, done, err := x.reserve(ctx, in); done || err != nil {
-			return p, err
-		}
-	}
 	var out any
 	err = guard(func() (err error) {
-		out, err = x.n.call(ctx, x.attempt(), in)
+		out, err = x.n.call(code, x.attempt(), in)
 		return err
 	})
-	if err != nil {
-		return x.failed(ctx, err), nil
+	spent := ctx.Err() == nil && errors.Is(context.Cause(code), ErrBudget)
+	switch {
+	case err != nil:
+		return x.failed(code, spent, err), nil
+	case spent && x.n.plan.Kind != run.Action:
+		return x.timedOut(), nil
+	}
+	if a, ok := out.(*Ask); ok && x.n.plan.Kind.Asks() {
+		p := x.proposal(0)
+		p.Ask = a
+		return p, nil
 	}
 	p := x.ok(out)
-	if text, isText := out.(string); isText && x.n.kind == run.Notify {
-		p.Notice = text
+	if x.n.plan.Kind == run.Notify && p.Outcome == OK {
+		if p.Notice, _ = out.(string); p.Notice == "" || len(p.Notice) > launch.MaxOptions || !utf8.ValidString(p.Notice) {
+			return x.fail(fmt.Sprintf("says %d bytes; it must be 1 to %d of valid UTF-8", len(p.Notice), launch.MaxOptions)), nil
+		}
 	}
 	return p, nil
+}
+
+// recovers reports whether an earlier attempt may have taken effect.
+func (x *execution) recovers() bool {
+	return x.n.plan.Kind == run.Action && (x.at.Recovering || x.at.Ambiguous)
+}
+
+// reserve uses the approval of an action for what it is about to do. When it was
+// reserved before, this makes sure that the action has not changed since: its
+// settings may have.
+func (x *execution) reserve(ctx context.Context, in any) error {
+	fingerprint, err := digestOf(in)
+	if err != nil {
+		return launch.Refuse(launch.ErrInternal, "what node %s reads has no digest", x.n.plan.Path)
+	}
+	err = x.host.Reserve(ctx, fingerprint)
+	if r, ok := errors.AsType[*launch.Refusal](err); ok && (r.Kind == launch.ErrNotAllowed || r.Kind == launch.ErrConflict) {
+		return &misfit{r.Message}
+	}
+	return err
+}
+
+// digestOf is the digest of what a node reads: of its JSON as the engine writes
+// it. Canonical JSON would take large integers that differ for the same.
+func digestOf(in any) (launch.Digest, error) {
+	raw, err := encode(in)
+	return launch.DigestOf(raw), err
+}
+
+// early is why the code of this execution does not run.
+func (x *execution) early(why string) Proposal {
+	if x.recovers() {
+		return x.unknown("was interrupted and cannot run again: " + why)
+	}
+	return x.fail("did not start: " + why)
+}
+
+// maxJudge bounds how long a node's validation code runs.
+const maxJudge = 30 * time.Second
+
+// judge runs the node's validation code on an answer.
+func (x *execution) judge(ctx context.Context) Proposal {
+	limit := maxJudge
+	if x.at.Budget > 0 {
+		limit = min(limit, x.at.Budget)
+	}
+	code, done := x.host.Limit(ctx, limit)
+	defer done()
+	err := guard(func() error {
+		if x.n.judge == nil {
+			return context.Canceled // nothing can tell
+		}
+		return x.n.judge(code, x.at.Candidate)
+	})
+	_, isPanic := errors.AsType[*panicked](err)
+	p := x.proposal(0)
+	switch {
+	case x.n.judge == nil || isPanic || code.Err() != nil:
+		x.fault(code, "validation came to no verdict", err)
+		p.Verdict = NoVerdict
+	case err == nil:
+		p.Verdict = Accepted
+	default:
+		p.Verdict = Rejected
+		p.Failure = launch.NewSafeError(launch.CodeNodeFailed, explained(err, "the workflow's own check refuses it and does not explain why"))
+	}
+	return p
 }
 
 // happened reports whether the proposal says that an effect took place, which
 // is worth telling whatever became of ctx meanwhile.
 func (x *execution) happened(p Proposal) bool {
-	return x.n.kind == run.Action && (p.Outcome == OK || p.Applied)
+	return x.n.plan.Kind == run.Action && (p.Outcome == OK || p.Applied)
 }
 
 // observe asks the author's observer. done is false when the action's code has
 // to run.
-func (x *execution) observe(ctx context.Context) (p Proposal, done bool, err error) {
+func (x *execution) observe(ctx, code context.Context) (p Proposal, done bool, err error) {
 	in, err := x.n.read(ctx, x)
+	if m, ok := errors.AsType[*misfit](err); ok {
+		return x.early(m.why), true, nil
+	}
 	if err != nil {
 		return Proposal{}, false, err
 	}
 	var out any
 	var found bool
 	err = guard(func() (err error) {
-		out, found, err = x.n.observe(ctx, x.attempt(), in)
+		out, found, err = x.n.observe(code, x.attempt(), in)
 		return err
 	})
 	switch {
 	case err != nil:
-		x.fault(ctx, "observer failed", err)
+		x.fault(code, "observer failed", err)
 		return x.unknown("was interrupted and its observer cannot tell whether it took effect: " + why(err)), true, nil
 	case found:
 		p = x.ok(out)
@@ -247,9 +215,9 @@ func (x *execution) observe(ctx context.Context) (p Proposal, done bool, err err
 }
 
 func (x *execution) attempt() Attempt {
-	a := Attempt{Run: x.job.Run, Node: x.n.name, Visit: x.at.Visit, Attempt: x.at.Attempt}
-	if x.n.kind == run.Action {
-		a.Key = effect.ActionKey(a.Run, a.Node, a.Visit, x.at.Retry).ID().String()
+	a := Attempt{Run: x.job.Run, Node: x.n.plan.Path, Visit: x.at.Visit, Attempt: x.at.Attempt, Retry: x.at.Retry}
+	if x.n.plan.Kind == run.Action {
+		a.Key = effect.ActionKey(a.Run, a.Node, a.Visit, a.Retry).ID().String()
 	}
 	return a
 }
@@ -263,15 +231,15 @@ func (x *execution) ok(out any) Proposal {
 	if err != nil {
 		x.log("output cannot be encoded", err)
 		p := x.fail("output " + explained(err, "could not be encoded: its own code panicked"))
-		p.Applied = x.n.kind == run.Action
+		p.Applied = x.n.plan.Kind == run.Action
 		return p
 	}
-	if err := x.wf.plan.Node(x.n.name).CheckOutput(raw); err != nil {
+	if err := x.n.plan.CheckOutput(raw); err != nil {
 		p := x.fail("its output cannot be stored")
 		if r, ok := errors.AsType[*launch.Refusal](err); ok {
 			p.Failure = launch.NewSafeError(launch.CodeNodeFailed, r.Message)
 		}
-		p.Applied = x.n.kind == run.Action
+		p.Applied = x.n.plan.Kind == run.Action
 		return p
 	}
 	p := x.proposal(OK)
@@ -279,17 +247,24 @@ func (x *execution) ok(out any) Proposal {
 	return p
 }
 
-// failed is an error of the node's own code (rules engine/error and
-// engine/unknown).
-func (x *execution) failed(ctx context.Context, err error) Proposal {
-	x.fault(ctx, "node failed", err)
+// failed is an error of the node's own code (rules engine/error, engine/unknown
+// and engine/budget).
+func (x *execution) failed(code context.Context, spent bool, err error) Proposal {
+	x.fault(code, "node failed", err)
 	_, isUnknown := errors.AsType[*unknown](err)
 	_, isPanic := errors.AsType[*panicked](err)
-	if x.n.kind == run.Action && (isUnknown || isPanic && x.n.policy != run.Repeatable) {
-		return x.unknown("may or may not have taken effect: " + why(err))
-	}
-	if isPanic {
+	action := x.n.plan.Kind == run.Action
+	switch {
+	case action && (isUnknown || (isPanic || spent) && x.n.plan.Policy != run.Repeatable):
+		message := "may or may not have taken effect: " + why(err)
+		if spent {
+			message = "used up its active time and " + message
+		}
+		return x.unknown(message)
+	case isPanic:
 		return x.fail("panicked; see the host's log")
+	case spent:
+		return x.timedOut()
 	}
 	return x.fail("failed: " + why(err))
 }
@@ -302,12 +277,18 @@ func why(err error) string {
 }
 
 func (x *execution) proposal(o Outcome) Proposal {
-	return Proposal{Node: x.n.name, Visit: x.at.Visit, Attempt: x.at.Attempt, Outcome: o}
+	return Proposal{Node: x.n.plan.Path, Visit: x.at.Visit, Attempt: x.at.Attempt, Outcome: o}
 }
 
 func (x *execution) fail(message string) Proposal {
 	p := x.proposal(Failed)
-	p.Failure = launch.NewSafeError(launch.CodeNodeFailed, "node "+x.n.name+" "+message)
+	p.Failure = launch.NewSafeError(launch.CodeNodeFailed, "node "+x.n.plan.Path+" "+message)
+	return p
+}
+
+func (x *execution) timedOut() Proposal {
+	p := x.proposal(TimedOut)
+	p.Failure = launch.NewSafeError(launch.CodeTimedOut, "node "+x.n.plan.Path+" used up its active time; restart the run, or declare a larger budget")
 	return p
 }
 
@@ -331,7 +312,7 @@ func (x *execution) log(message string, err error) {
 	if x.job.Log == nil {
 		return
 	}
-	attrs := []any{"workflow", x.wf.name, "run", string(x.job.Run), "node", x.n.name,
+	attrs := []any{"workflow", x.wf.name, "run", string(x.job.Run), "node", x.n.plan.Path,
 		"visit", x.at.Visit, "attempt", x.at.Attempt}
 	if p, ok := errors.AsType[*panicked](err); ok {
 		attrs = append(attrs, "panic", p.kind, "stack", string(p.stack))

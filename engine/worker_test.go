@@ -178,9 +178,9 @@ func TestAttemptKey(t *testing.T) {
 		seen = append(seen, a)
 		return "", nil
 	})
-	for _, at := range [][2]uint32{{1, 1}, {1, 2}, {2, 1}} {
+	for _, at := range [][3]uint32{{1, 1, 0}, {1, 2, 0}, {2, 1, 0}, {1, 3, 1}} {
 		j := job(wf, `{}`)
-		j.Current.Visit, j.Current.Attempt = at[0], at[1]
+		j.Current.Visit, j.Current.Attempt, j.Current.Retry = at[0], at[1], at[2]
 		if err := engine.Work(t.Context(), wf, j, newHost(wf)); err != nil {
 			t.Fatal(err)
 		}
@@ -188,8 +188,8 @@ func TestAttemptKey(t *testing.T) {
 	if seen[0].Key != effect.ActionKey("w-1", "a", 1, 0).ID().String() || len(seen[0].Key) != 64 {
 		t.Errorf("key is %q, want the id of the effect's key", seen[0].Key)
 	}
-	if seen[0].Key != seen[1].Key || seen[0].Key == seen[2].Key {
-		t.Error("the key must be the same for each attempt of a visit and another for the next visit")
+	if seen[0].Key != seen[1].Key || seen[0].Key == seen[2].Key || seen[0].Key == seen[3].Key || seen[3].Retry != 1 {
+		t.Error("the key must be the same for each attempt of a visit and another for the next visit and for a retry")
 	}
 }
 

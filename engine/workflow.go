@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/internal/canon"
@@ -21,9 +19,16 @@ type Workflow struct {
 	plan          run.Plan
 	digest        launch.Digest
 	nodes         map[string]*node
-	included      map[string]launch.Digest
+	exits         []exit
+	included      []included
 	check         func([]byte) ([]byte, error)
 	activate      func(context.Context, []byte) error
+}
+
+// included is a workflow that is part of another one, at a path.
+type included struct {
+	path string
+	wf   *Workflow
 }
 
 // Name returns the workflow's name.
@@ -75,18 +80,22 @@ func (wf *Workflow) Activate(ctx context.Context, input []byte) error {
 }
 
 // sum is the digest: SHA-256 of the canonical JSON of an object with name,
-// version, plan, input schema, the output schema of each node by its path, and,
-// if there are any, the digest of each included workflow by its mount.
+// version, plan, input schema, the output schema of each node by its path, and
+// the digest of each included workflow by its path.
 func (wf *Workflow) sum() (launch.Digest, error) {
 	outputs := make(map[string]json.RawMessage, len(wf.nodes))
-	for name, n := range wf.nodes {
-		outputs[name] = n.schema
+	for path, n := range wf.nodes {
+		outputs[path] = n.schema
 	}
-	facts := map[string]any{"name": wf.name, "version": wf.version, "plan": wf.plan, "input": wf.input, "outputs": outputs}
+	all := map[string]any{"name": wf.name, "version": wf.version, "plan": wf.plan, "input": wf.input, "outputs": outputs}
 	if len(wf.included) > 0 {
-		facts["included"] = wf.included
+		digests := make(map[string]string, len(wf.included))
+		for _, i := range wf.included {
+			digests[i.path] = i.wf.digest.String()
+		}
+		all["included"] = digests
 	}
-	raw, err := json.Marshal(facts)
+	raw, err := json.Marshal(all)
 	if err != nil {
 		return launch.Digest{}, launch.Refuse(launch.ErrInternal, "workflow %s cannot be digested", wf.name)
 	}
@@ -94,71 +103,4 @@ func (wf *Workflow) sum() (launch.Digest, error) {
 		return launch.Digest{}, err
 	}
 	return launch.DigestOf(raw), nil
-}
-
-// Describe prints the graph, one line for each node in the order of definition.
-func (wf *Workflow) Describe() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "workflow %s version %s, at most %d steps\n", wf.name, wf.version, wf.plan.MaxSteps)
-	for i := range wf.plan.Nodes {
-		n := &wf.plan.Nodes[i]
-		fmt.Fprintf(&b, "  %s: %s", n.Path, n.Kind)
-		if details := about(n); details != "" {
-			b.WriteString(" (" + details + ")")
-		}
-		sep := " reads "
-		for _, r := range n.Reads {
-			b.WriteString(sep + r)
-			sep = ", "
-		}
-		for _, r := range n.Maybe {
-			b.WriteString(sep + r + "?")
-			sep = ", "
-		}
-		b.WriteString(wayOn(wf.plan.Edge(n.Path)) + "\n")
-	}
-	return b.String()
-}
-
-// about is what a node declares beyond its kind, as words.
-func about(n *run.Node) string {
-	var all []string
-	add := func(set bool, format string, args ...any) {
-		if set {
-			all = append(all, fmt.Sprintf(format, args...))
-		}
-	}
-	add(n.Policy != 0, "%s", n.Policy)
-	add(n.Final, "final")
-	add(n.Kind.Asks() && len(n.Choices) > 0, "one of %s", strings.Join(n.Choices, ", "))
-	add(n.Approval != "", "needs %s of %s", strings.Join(n.Approving, " or "), n.Approval)
-	add(n.Budget > 0, "within %v", n.Budget)
-	if r := n.Retry; r != nil {
-		on := make([]string, len(r.On))
-		for i, o := range r.On {
-			on[i] = o.String()
-		}
-		add(true, "%d retries on %s", r.Max, strings.Join(on, ", "))
-	}
-	if a := n.Ask; a != nil {
-		add(a.Validates, "validated")
-		add(a.Updates, "reports progress")
-		add(a.Expires > 0 && a.Default == nil, "for %v", a.Expires)
-		add(a.Expires > 0 && a.Default != nil, "for %v, then %s", a.Expires, a.Default)
-	}
-	return strings.Join(all, "; ")
-}
-
-func wayOn(e *run.Edge) string {
-	switch {
-	case e == nil:
-		return "; then ends"
-	case e.On == run.Plain:
-		return "; then " + e.To
-	}
-	var cases []string
-	for _, c := range e.Cases {
-		cases = append(cases, c.Value+" -> "+c.To)
-	}
-	return "; on " + e.On.String() + ": " + strings.Join(cases, ", ")
 }

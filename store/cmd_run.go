@@ -449,19 +449,22 @@ func (c Propose) run(x *tx) (Next, error) {
 		return Next{}, launch.Refuse(launch.ErrNotAllowed, "node %s asks; only the answer to its request settles it", c.Node)
 	}
 	receipt := false
+	unapproved := n.Approval != "" && c.Outcome == run.Failed // its code has not begun
 	if n.Kind == run.Action {
 		e, err := x.effect(effect.ActionKey(l.ID, c.Node, c.Visit, r.Retry))
 		if err != nil {
 			return Next{}, err
 		}
-		if e == nil {
+		if e == nil && !unapproved {
 			return Next{}, launch.Refuse(launch.ErrConflict, "node %s has no reserved effect; its code must not have run", c.Node)
 		}
-		if receipt, err = x.settle(l, e, c.verdict()); err != nil {
-			return Next{}, err
-		}
-		if e.State == effect.Ambiguous {
-			return x.askPerson(l, r, c.Plan)
+		if e != nil {
+			if receipt, err = x.settle(l, e, c.verdict()); err != nil {
+				return Next{}, err
+			}
+			if e.State == effect.Ambiguous {
+				return x.askPerson(l, r, c.Plan)
+			}
 		}
 	}
 	if n.Kind == run.Notify && c.Outcome == run.OK {

@@ -18,7 +18,7 @@ import (
 // askGraphs are the plans with nodes that ask, in which everything that a plan
 // can declare occurs.
 var askGraphs = map[string]*run.Plan{
-	"flow": {MaxSteps: 30, Start: "draft", Settings: &run.Settings{Defaults: json.RawMessage(`{"tone":"dry","n":1}`), Form: json.RawMessage(`{"type":"object"}`), Model: []string{"tone"}},
+	"flow": {MaxSteps: 30, Start: "draft", Settings: &run.Settings{Defaults: json.RawMessage(`{"tone":"dry","n":1}`), Form: json.RawMessage(`{"type":"object","properties":{"tone":{},"n":{}}}`), Model: []string{"tone"}},
 		Nodes: []run.Node{
 			{Path: "draft", Kind: run.Agent, Budget: 30 * time.Second, Ask: &run.Ask{Form: json.RawMessage(`{"type":"integer"}`), Validates: true, Updates: true},
 				Retry: &run.Retry{Max: 2, Backoff: 10 * time.Second, On: []run.Outcome{run.Failed, run.TimedOut}}},

@@ -48,7 +48,7 @@ func (r *ride) output(node string) string {
 // them: the first one decides, equal ones adopt it, the other is told that it
 // came too late, and the answer is used once.
 func TestAnswersInEveryOrder(t *testing.T) {
-	plan := func() *run.Plan { return then(askPlan(run.Agent), run.Node{Path: "after", Kind: run.Compute}) }
+	plan := func() *run.Plan { return then(planOf(run.Agent), run.Node{Path: "after", Kind: run.Compute}) }
 	answers := []struct{ key, payload string }{
 		{"a", `{"n":1}`}, {"a", `{ "n": 1 }`}, {"b", `{"n":1}`}, {"c", `{"n":2}`},
 	}
@@ -98,7 +98,7 @@ func permutations(of []int) (all [][]int) {
 // the same key on the new connection adopts it, and every other use of the key
 // or of the old connection is refused and changes nothing.
 func TestLostAcknowledgement(t *testing.T) {
-	r := asking(t, then(askPlan(run.Agent), run.Node{Path: "after", Kind: run.Compute}))
+	r := asking(t, then(planOf(run.Agent), run.Node{Path: "after", Kind: run.Compute}))
 	first := r.act(request.ActSubmit, launch.Model, `{"n":1}`)
 	if got := r.respond(first); got.Outcome != request.Taken {
 		t.Fatal(got)
@@ -157,7 +157,7 @@ func TestRejectedAnswers(t *testing.T) {
 		{run.Assistant, `{"n":1}`, "output must be of type string", "a response is text"},
 	} {
 		t.Run(c.kind.String()+" "+c.why, func(t *testing.T) {
-			r := asking(t, askPlan(c.kind))
+			r := asking(t, planOf(c.kind))
 			bad := r.act(fits[c.kind].action, fits[c.kind].by, c.payload)
 			before := must(r.dump())
 			got := r.respond(bad)
@@ -211,7 +211,7 @@ func (r *ride) lose() store.Claimed {
 
 // submitted is a run whose answer its own code has to check, claimed for that.
 func submitted(t *testing.T, k run.Kind, change ...func(*run.Node)) (*ride, store.Respond) {
-	r := asking(t, then(askPlan(k, append(change, validates)...), run.Node{Path: "after", Kind: run.Compute}))
+	r := asking(t, then(planOf(k, append(change, validates)...), run.Node{Path: "after", Kind: run.Compute}))
 	c := r.act(fits[k].action, fits[k].by, fits[k].payload)
 	if got := r.respond(c); got.Outcome != request.Started || got.State != request.Validating || got.Refused != nil {
 		t.Fatalf("%+v", got)
@@ -401,7 +401,7 @@ func TestValidation(t *testing.T) {
 // Progress is reported while the request is open, and tells how long the rest
 // takes; it answers nothing and raises no revision.
 func TestProgressOfARequest(t *testing.T) {
-	r := asking(t, askPlan(run.Agent, func(n *run.Node) { n.Ask.Updates = true }))
+	r := asking(t, planOf(run.Agent, func(n *run.Node) { n.Ask.Updates = true }))
 	for i := range 3 {
 		got := r.respond(r.act(request.ActUpdate, launch.Model, fmt.Sprintf(`{"completed":%d,"total":10}`, 2*i)))
 		if got.Outcome != request.Taken || got.State != request.Pending || got.Revision != 1 {
@@ -426,7 +426,7 @@ func TestProgressOfARequest(t *testing.T) {
 			t.Errorf("%s: the request changed", c.why)
 		}
 	}
-	plain := asking(t, askPlan(run.Agent))
+	plain := asking(t, planOf(run.Agent))
 	if got := plain.respond(plain.act(request.ActUpdate, launch.Model, `{"completed":1}`)); !errors.Is(got.Refused, launch.ErrWrongKind) {
 		t.Errorf("where the contract takes no updates: %+v", got)
 	}
@@ -446,7 +446,7 @@ func TestAssistantResponses(t *testing.T) {
 		{session.Aborted, &store.Reply{Text: "done", Usable: true}, request.Pending, "aborted text is no response"},
 		{session.Error, &store.Reply{Text: "done", Usable: true}, request.Pending, "nor is what an error left"},
 	} {
-		r := asking(t, askPlan(run.Assistant))
+		r := asking(t, planOf(run.Assistant))
 		r.deliver(r.session)
 		r.settle(r.session, c.end, false, c.said)
 		if q := r.request(); q.State != c.state || c.said != nil && q.PromptEntry != c.said.PromptEntry || q.State == request.Accepted && q.ResponseEntry != "e2" {

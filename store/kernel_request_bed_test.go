@@ -3,7 +3,9 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +20,10 @@ import (
 // sessions whose bridge is well behaved.
 
 // bed is a store in memory that checks the row invariants after every command.
+// Its twin on SQLite does the same; answers and rows are compared.
 type bed struct {
 	*bench
+	twin   *bench // or nil
 	t      testing.TB
 	n      int // makes keys, tokens and turns
 	epochs map[launch.SessionKey]uint64
@@ -27,16 +31,48 @@ type bed struct {
 	branch map[launch.SessionKey][]string
 }
 
-func newBed(t testing.TB) *bed {
+// aloneBed is a bed without a twin.
+func aloneBed(t testing.TB) *bed {
 	b := &bed{bench: newBench(""), t: t, epochs: map[launch.SessionKey]uint64{}, active: map[launch.SessionKey]string{}, branch: map[launch.SessionKey][]string{}}
 	t.Cleanup(b.close)
 	return b
+}
+
+func newBed(t testing.TB) *bed {
+	b := aloneBed(t)
+	b.twin = &bench{path: fileIn(t), clock: b.clock, entropy: new(entropy)}
+	if err := b.twin.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if x, y := must(b.dump()), must(b.twin.dump()); !t.Failed() && !reflect.DeepEqual(x, y) {
+			t.Errorf("memory and SQLite hold different rows:\n%s", strings.Join(diffDumps(x, y), "\n"))
+		}
+		b.twin.close()
+	})
+	return b
+}
+
+// reopen opens the store again, as another process does.
+func (b *bed) reopen() error {
+	n := b.entropy.n
+	err := b.bench.reopen()
+	if b.twin != nil && err == nil {
+		b.twin.entropy.n = n
+		err = b.twin.reopen()
+	}
+	return err
 }
 
 // try carries a command out and returns its refusal, which is no fault.
 func try[A any](b *bed, c store.Command[A]) (A, error) {
 	b.t.Helper()
 	answer, err := store.Do(bg, b.store, c)
+	if b.twin != nil {
+		if answer2, err2 := store.Do(bg, b.twin.store, c); !reflect.DeepEqual(answer, answer2) && err == nil || fmt.Sprint(err) != fmt.Sprint(err2) {
+			b.t.Fatalf("%T: in memory %+v, %v; on SQLite %+v, %v", c, answer, err, answer2, err2)
+		}
+	}
 	var refused *launch.Refusal
 	if err != nil && (!errors.As(err, &refused) || refused.Kind == launch.ErrInternal) {
 		b.t.Fatalf("%T: %v", c, err)
@@ -307,8 +343,8 @@ const (
 	formText   = `{"type":"string"}`
 )
 
-// askPlan is a plan of one node that asks.
-func askPlan(k run.Kind, change ...func(*run.Node)) *run.Plan {
+// planOf is a plan of one node that asks.
+func planOf(k run.Kind, change ...func(*run.Node)) *run.Plan {
 	n := run.Node{Path: "ask", Kind: k, Ask: &run.Ask{Form: []byte(formObject)}}
 	switch k {
 	case run.Assistant:

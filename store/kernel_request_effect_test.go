@@ -90,7 +90,7 @@ func TestRetriesWithBackoff(t *testing.T) {
 
 // approvedPlan lets a person decide, and pays as often as the choice says so.
 func approvedPlan() *run.Plan {
-	p := then(askPlan(run.Decision), run.Node{Path: "pay", Kind: run.Action, Policy: run.Unrepeatable, Reads: []string{"ask"},
+	p := then(planOf(run.Decision), run.Node{Path: "pay", Kind: run.Action, Policy: run.Unrepeatable, Reads: []string{"ask"},
 		Approval: "ask", Approving: []string{"approve"}})
 	p.Edges = append(p.Edges, run.Edge{From: "pay", On: run.Plain, To: "pay"})
 	return p
@@ -375,9 +375,9 @@ func TestRestart(t *testing.T) {
 // actor may change, in the form that the definition has. An attempt goes on with
 // what stood when it began.
 func TestLiveSettings(t *testing.T) {
-	plan := then(askPlan(run.Agent), run.Node{Path: "after", Kind: run.Compute})
+	plan := then(planOf(run.Agent), run.Node{Path: "after", Kind: run.Compute})
 	plan.Settings = &run.Settings{Defaults: []byte(`{"deep":{"a":1,"b":2},"n":1}`), Model: []string{"deep.a"}, Form: []byte(
-		`{"type":"object","additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"deep":{"type":"object"}}}`)}
+		`{"type":"object","additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"deep":{"type":"object","additionalProperties":{}}}}`)}
 	r := asking(t, plan)
 	change := func(revision uint32, by launch.Actor, patch string) store.Configure {
 		c := store.Configure{Run: r.run, Plan: plan, Digest: digestNamed("d1"), Revision: revision, Patch: []byte(patch), Actor: by}

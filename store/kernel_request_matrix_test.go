@@ -14,13 +14,16 @@ import (
 	"example.com/piworkflows/store"
 )
 
-// permitted is everything that a caller may do to an open request.
-var permitted = []struct {
+// rule says that somebody may do something to an open request of a kind.
+type rule struct {
 	action request.Action
 	kind   run.Kind
 	by     []launch.Actor
 	why    string
-}{
+}
+
+// permitted is everything that a caller may do.
+var permitted = []rule{
 	{request.ActSubmit, run.Agent, []launch.Actor{launch.Model}, "the model does the task"},
 	{request.ActUpdate, run.Agent, []launch.Actor{launch.Model}, "and tells how far it is, where the contract takes that"},
 	{request.ActRespond, run.Assistant, []launch.Actor{launch.Model}, "the model's visible text"},
@@ -64,23 +67,23 @@ type matrixScene struct {
 }
 
 func newScene(t *testing.T, k run.Kind, standing string) matrixScene {
-	b := newBed(t)
+	b := aloneBed(t)
 	for _, s := range kernelSessions {
 		b.connect(s)
 	}
 	updates := func(n *run.Node) { n.Ask.Updates = k == run.Agent }
-	plan := askPlan(k, timed, updates)
+	plan := planOf(k, timed, updates)
 	earlier := b.start(kernelSessions[0], plan)
 	earlier.claim()
 	earlier.ask()
 	carry(b, store.Cancel{Run: earlier.run, Actor: launch.Person})
 
-	apart := b.start(kernelSessions[1], askPlan(k, updates))
+	apart := b.start(kernelSessions[1], planOf(k, updates))
 	apart.claim()
 	apart.ask()
 
 	if standing == "validating" {
-		plan = askPlan(k, timed, validates, updates)
+		plan = planOf(k, timed, validates, updates)
 	}
 	r := b.start(kernelSessions[0], plan)
 	r.claim()
@@ -120,7 +123,9 @@ func (c cell) String() string {
 }
 
 // want is what the tables above say: the kind of the refusal, or 0 when the
-// action stands, and whether it then changes something.
+// action stands, and whether it then changes something. Who sees the request and
+// may do such a thing at all comes first, then what its kind takes, then where
+// it stands.
 func (c cell) want() (refused launch.Kind, outcome request.Outcome, changes bool) {
 	at := c.standing
 	for _, target := range targets {
@@ -131,17 +136,12 @@ func (c cell) want() (refused launch.Kind, outcome request.Outcome, changes bool
 	if at == "none" || c.target == "other session" && c.by == launch.Model {
 		return launch.ErrNotFound, request.NotFound, false
 	}
-	refused = launch.ErrNotAllowed // who never does that is told so before anything else
-	for _, p := range permitted {
-		if p.action == c.action && slices.Contains(p.by, c.by) {
-			refused = launch.ErrWrongKind
-		}
-	}
-	if refused == launch.ErrNotAllowed {
-		return refused, request.Conflict, false
+	does := slices.ContainsFunc(permitted, func(p rule) bool { return p.action == c.action && slices.Contains(p.by, c.by) })
+	if !does {
+		return launch.ErrNotAllowed, request.Conflict, false
 	}
 	for _, p := range permitted {
-		if p.action != c.action || p.kind != c.kind || !slices.Contains(p.by, c.by) {
+		if p.action != c.action || p.kind != c.kind {
 			continue
 		}
 		for _, s := range standings {
@@ -306,12 +306,7 @@ func TestRequestMatrixIsThePackages(t *testing.T) {
 		if !c.Action.Called() && c.Action != request.ActRespond {
 			continue
 		}
-		if !slices.ContainsFunc(permitted, func(p struct {
-			action request.Action
-			kind   run.Kind
-			by     []launch.Actor
-			why    string
-		}) bool {
+		if !slices.ContainsFunc(permitted, func(p rule) bool {
 			return p.action == c.Action && p.kind == c.Kind && slices.Equal(p.by, c.Actors)
 		}) {
 			t.Errorf("%s of %s by %v is permitted and not tested", c.Action, c.Kind, c.Actors)

@@ -31,7 +31,7 @@ func TestPersonDeadlineAndCancel(t *testing.T) {
 				first := order[0]
 				name := fmt.Sprintf("%s/default %v/%s, %s, %s", k, declared, names[first], names[order[1]], names[order[2]])
 				t.Run(name, func(t *testing.T) {
-					r := asking(t, askPlan(k, func(n *run.Node) {
+					r := asking(t, planOf(k, func(n *run.Node) {
 						n.Ask.Expires = time.Hour
 						if declared {
 							n.Ask.Default = []byte(map[run.Kind]string{run.Checkpoint: `{"n":0}`, run.Decision: `"reject"`}[k])
@@ -45,7 +45,7 @@ func TestPersonDeadlineAndCancel(t *testing.T) {
 							want := map[int]launch.Kind{deadline: launch.ErrExpired, cancel: launch.ErrEnded}[first]
 							if first == deadline && declared {
 								want = launch.ErrAlreadyDecided
-								if got.Refused == nil || !strings.Contains(got.Refused.Error(), "default of its deadline") {
+								if got.Refused == nil || !strings.Contains(got.Refused.Error(), "deadline") {
 									t.Errorf("the person is not told of the declared answer: %v", got.Refused)
 								}
 							}
@@ -88,7 +88,7 @@ func TestPersonDeadlineAndCancelAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &bed{bench: newBench(path), t: t}
 			defer b.close()
-			plan := askPlan(run.Decision, func(n *run.Node) { n.Ask.Expires = time.Hour })
+			plan := planOf(run.Decision, func(n *run.Node) { n.Ask.Expires = time.Hour })
 			for range 20 {
 				id := start(t, b.store)
 				c := claimOf(id, b.next("token"), "one")
@@ -129,7 +129,7 @@ func TestPersonDeadlineAndCancelAtOnce(t *testing.T) {
 // although nobody has looked, and the first look decides. A clock that jumped
 // decides nothing for a lease.
 func TestDeadlineWhileNoHostRan(t *testing.T) {
-	r := asking(t, then(askPlan(run.Checkpoint, func(n *run.Node) {
+	r := asking(t, then(planOf(run.Checkpoint, func(n *run.Node) {
 		n.Ask.Expires, n.Ask.Default = time.Hour, []byte(`{"n":0}`)
 	}), run.Node{Path: "after", Kind: run.Compute}))
 	wall, _ := r.clock.Now()
@@ -160,7 +160,7 @@ func TestDeadlineWhileNoHostRan(t *testing.T) {
 		t.Errorf("%d deadlines are handled again", n)
 	}
 
-	jumped := asking(t, askPlan(run.Checkpoint, func(n *run.Node) { n.Ask.Expires = time.Hour }))
+	jumped := asking(t, planOf(run.Checkpoint, func(n *run.Node) { n.Ask.Expires = time.Hour }))
 	jumped.clock.Jump(3 * time.Hour)
 	if n := carry(jumped.bed, store.Lapse{}); n != 0 {
 		t.Errorf("a clock that jumped decides %d deadlines", n)
@@ -168,7 +168,7 @@ func TestDeadlineWhileNoHostRan(t *testing.T) {
 	if got := jumped.answer(); got.Outcome != request.Taken {
 		t.Errorf("%+v", got)
 	}
-	back := asking(t, askPlan(run.Checkpoint, func(n *run.Node) { n.Ask.Expires = time.Hour }))
+	back := asking(t, planOf(run.Checkpoint, func(n *run.Node) { n.Ask.Expires = time.Hour }))
 	back.clock.Jump(-3 * time.Hour)
 	carry(back.bed, store.Lapse{})
 	back.clock.Advance(2 * time.Hour)
@@ -204,7 +204,7 @@ func TestPauseKeepsTheRequest(t *testing.T) {
 			}, false, ""},
 		} {
 			t.Run(k.String()+"/"+c.why, func(t *testing.T) {
-				r := asking(t, then(askPlan(k, func(n *run.Node) {
+				r := asking(t, then(planOf(k, func(n *run.Node) {
 					if !k.Prompts() {
 						n.Ask.Expires = time.Hour
 					}
@@ -247,7 +247,7 @@ func TestPauseKeepsTheRequest(t *testing.T) {
 // A host whose definition changed cannot go on with a run, and answers are taken
 // all the same: they need the contract that is stored with the request alone.
 func TestChangedDefinition(t *testing.T) {
-	r := asking(t, then(askPlan(run.Decision), run.Node{Path: "after", Kind: run.Compute}))
+	r := asking(t, then(planOf(run.Decision), run.Node{Path: "after", Kind: run.Compute}))
 	other := store.Claim{Digest: digestNamed("d2")}
 	if _, err := r.tryClaim(other); !errors.Is(err, launch.ErrNotAllowed) {
 		t.Errorf("a claim of a run that waits: %v", err)
@@ -267,7 +267,7 @@ func TestChangedDefinition(t *testing.T) {
 	}
 
 	// It was validating when the definition changed: the candidate stays.
-	v := asking(t, askPlan(run.Checkpoint, validates))
+	v := asking(t, planOf(run.Checkpoint, validates))
 	v.answer()
 	if a, err := v.tryClaim(other); err != nil || a.State != launch.Parked {
 		t.Fatalf("%+v, %v", a, err)
@@ -282,7 +282,7 @@ func TestChangedDefinition(t *testing.T) {
 // What a decision of a person leaves is the choice, with who made it; it binds
 // the digest of what is decided, and no revision but the current one is decided.
 func TestDecisions(t *testing.T) {
-	p := askPlan(run.Decision, func(n *run.Node) { n.Ask.Texts = []run.TextInput{{Choice: "reject", Max: 10, Required: true}} })
+	p := planOf(run.Decision, func(n *run.Node) { n.Ask.Texts = []run.TextInput{{Choice: "reject", Max: 10, Required: true}} })
 	for _, c := range []struct {
 		payload string
 		change  func(*store.Respond)
@@ -331,7 +331,7 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("the %s with the person's key: %+v", actor, got)
 		}
 	}
-	by := asking(t, askPlan(run.Decision, func(n *run.Node) { n.Ask.Expires, n.Ask.Default = time.Hour, []byte(`"reject"`) }))
+	by := asking(t, planOf(run.Decision, func(n *run.Node) { n.Ask.Expires, n.Ask.Default = time.Hour, []byte(`"reject"`) }))
 	by.clock.Advance(time.Hour)
 	carry(by.bed, store.Lapse{})
 	if by.claim(); by.output("ask") != `{"choice":"reject","by":"timeout"}` {

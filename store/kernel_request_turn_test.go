@@ -65,7 +65,7 @@ func (r *ride) lost() {
 // neither spends nor resets the count.
 func TestReminders(t *testing.T) {
 	for _, k := range []run.Kind{run.Agent, run.Assistant} {
-		r := asking(t, askPlan(k))
+		r := asking(t, planOf(k))
 		r.waits("asked", "initial")
 		r.deliver(r.session)
 		if k == run.Agent {
@@ -107,28 +107,28 @@ func TestRemindersAreVoid(t *testing.T) {
 		do   func(r *ride)
 		left []string
 	}{
-		{"answered in the turn", askPlan(run.Agent), func(r *ride) {
+		{"answered in the turn", planOf(run.Agent), func(r *ride) {
 			r.deliver(r.session)
 			r.answer()
 			r.end(r.session, session.Completed)
 		}, nil},
-		{"answered before it is sent", askPlan(run.Agent), func(r *ride) { r.turn(session.Completed); r.answer() }, nil},
-		{"cancelled before it is sent", askPlan(run.Agent), func(r *ride) {
+		{"answered before it is sent", planOf(run.Agent), func(r *ride) { r.turn(session.Completed); r.answer() }, nil},
+		{"cancelled before it is sent", planOf(run.Agent), func(r *ride) {
 			r.turn(session.Completed)
 			carry(r.bed, store.Cancel{Run: r.run, Actor: launch.Person})
 		}, nil},
-		{"paused in the turn", askPlan(run.Agent), func(r *ride) {
+		{"paused in the turn", planOf(run.Agent), func(r *ride) {
 			r.deliver(r.session)
 			carry(r.bed, store.Pause{Run: r.run})
 			r.end(r.session, session.Completed)
 		}, nil},
-		{"and resumed", askPlan(run.Agent), func(r *ride) {
+		{"and resumed", planOf(run.Agent), func(r *ride) {
 			r.deliver(r.session)
 			carry(r.bed, store.Pause{Run: r.run})
 			r.end(r.session, session.Completed)
 			carry(r.bed, store.Resume{Run: r.run})
 		}, []string{"reminder"}},
-		{"a retried report of the end", askPlan(run.Agent), func(r *ride) {
+		{"a retried report of the end", planOf(run.Agent), func(r *ride) {
 			m := r.deliver(r.session)
 			turn := r.active[r.session]
 			r.end(r.session, session.Completed)
@@ -137,17 +137,17 @@ func TestRemindersAreVoid(t *testing.T) {
 				r.see(r.session, session.TurnSettled{Epoch: r.epochs[r.session], Turn: turn, End: session.Completed})
 			}
 		}, []string{"reminder"}},
-		{"a reconnect", askPlan(run.Agent), func(r *ride) {
+		{"a reconnect", planOf(run.Agent), func(r *ride) {
 			r.turn(session.Completed)
 			r.connect(r.session)
 		}, []string{"reminder"}},
-		{"a checkpoint is put once", askPlan(run.Checkpoint), func(r *ride) { r.turn(session.Completed) }, nil},
-		{"while a candidate is checked", askPlan(run.Agent, validates), func(r *ride) {
+		{"a checkpoint is put once", planOf(run.Checkpoint), func(r *ride) { r.turn(session.Completed) }, nil},
+		{"while a candidate is checked", planOf(run.Agent, validates), func(r *ride) {
 			r.deliver(r.session)
 			r.answer()
 			r.end(r.session, session.Completed)
 		}, nil},
-		{"after the check refused it", askPlan(run.Agent, validates), func(r *ride) {
+		{"after the check refused it", planOf(run.Agent, validates), func(r *ride) {
 			r.deliver(r.session)
 			r.answer()
 			r.end(r.session, session.Completed)
@@ -166,7 +166,7 @@ func TestRemindersAreVoid(t *testing.T) {
 			}
 		})
 	}
-	r := asking(t, askPlan(run.Decision))
+	r := asking(t, planOf(run.Decision))
 	r.report(r.session)
 	if m := r.send(r.session); m == nil || m.Kind.StartsTurn() {
 		t.Errorf("a decision is shown and starts no turn: %+v", m)
@@ -187,7 +187,7 @@ func TestLostTurns(t *testing.T) {
 	} {
 		for _, k := range []run.Kind{run.Agent, run.Assistant} {
 			t.Run(name+"/"+k.String(), func(t *testing.T) {
-				r := asking(t, askPlan(k))
+				r := asking(t, planOf(k))
 				for round := range 2 { // in the second one the resume itself has prompted once
 					for n := range 3 - round {
 						end(r)
@@ -224,7 +224,7 @@ func TestLostTurns(t *testing.T) {
 // again once one does.
 func TestTurnOverBeforeItsMessageIsSeen(t *testing.T) {
 	for end, then := range map[session.End]string{session.Completed: "reminder", session.Aborted: "resumed"} {
-		r := asking(t, askPlan(run.Agent))
+		r := asking(t, planOf(run.Agent))
 		m := r.send(r.session)
 		r.begin(r.session, m.ID)
 		r.end(r.session, end)
@@ -237,7 +237,7 @@ func TestTurnOverBeforeItsMessageIsSeen(t *testing.T) {
 // A provider's error holds the run until a person resumes it; the request is
 // prompted again then, however often that happens.
 func TestProviderErrors(t *testing.T) {
-	r := asking(t, askPlan(run.Agent))
+	r := asking(t, planOf(run.Agent))
 	for range 5 {
 		r.turn(session.Error)
 		r.waits("after an error")
@@ -259,7 +259,7 @@ func TestProviderErrors(t *testing.T) {
 // then, unless the person typed in between.
 func TestEscape(t *testing.T) {
 	escaped := func(t *testing.T) *ride {
-		r := asking(t, askPlan(run.Agent))
+		r := asking(t, planOf(run.Agent))
 		r.deliver(r.session)
 		r.settle(r.session, session.Aborted, true, nil)
 		r.is("held", request.Pending, launch.Parked, launch.ParkPaused)
@@ -381,7 +381,7 @@ func TestActiveTime(t *testing.T) {
 		{"answered in the turn, which goes on", []func(*ride){open, wait(10 * time.Second), func(r *ride) { r.answer() }, wait(time.Minute), end}, 10 * time.Second, 1},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			r := asking(t, askPlan(run.Agent, func(n *run.Node) { n.Budget = time.Hour }))
+			r := asking(t, planOf(run.Agent, func(n *run.Node) { n.Budget = time.Hour }))
 			began := r.record().Began
 			_, before := r.spent()
 			for _, step := range c.steps {
@@ -435,7 +435,7 @@ func TestActiveTimeOfALostWorker(t *testing.T) {
 // the transaction that ends the request and before the turn is stopped; nothing
 // of the run starts until that turn is over.
 func TestTimeoutInTheActiveTurn(t *testing.T) {
-	r := asking(t, then(askPlan(run.Agent, timed), run.Node{Path: "after", Kind: run.Compute}))
+	r := asking(t, then(planOf(run.Agent, timed), run.Node{Path: "after", Kind: run.Compute}))
 	m := r.deliver(r.session)
 	r.clock.Advance(59 * time.Second)
 	if got := r.sample(); got.TimedOut || r.record().Active.Spent != 59*time.Second {

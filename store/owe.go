@@ -81,7 +81,7 @@ func (x *tx) carryOn(k launch.SessionKey, c follow.Command) error {
 		return x.hold(c.Run, launch.PauseCommand{Actor: launch.Host})
 	case follow.LiftPause:
 		l, err := x.launch(c.Run)
-		if err != nil || l.State.Terminal() || !l.Paused {
+		if err != nil || l.State.Terminal() || !l.HostPause {
 			return err
 		}
 		return x.resume(l, launch.Host)

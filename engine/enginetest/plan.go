@@ -44,7 +44,7 @@ func Plans() *rapid.Generator[run.Plan] {
 			}
 		}
 		if odds(t, "settings", 50) {
-			p.Settings = &run.Settings{Defaults: json.RawMessage(`{"a":1,"b":{"c":2}}`), Form: json.RawMessage(`{"type":"object"}`), Model: []string{"b.c"}}
+			p.Settings = &run.Settings{Defaults: json.RawMessage(`{"a":1,"b":{"c":2}}`), Form: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"object","properties":{"c":{"type":"integer"}}}}}`), Model: []string{"b.c"}}
 		}
 		for i := range p.Nodes { // what every path to a node has accepted, it may read
 			for j := range i {
@@ -79,7 +79,7 @@ func node(t *rapid.T, i int) run.Node {
 	if n.Kind < run.Checkpoint && odds(t, "budget", 40) {
 		n.Budget = one(t, "active time", time.Second, time.Minute)
 	}
-	if odds(t, "retries", 35) {
+	if n.Approval == "" && odds(t, "retries", 35) {
 		n.Retry = &run.Retry{Max: uint32(1 + even(t, "retry max", 2)), Backoff: one(t, "backoff", 0, time.Second, time.Minute),
 			On: one(t, "retry on", []run.Outcome{run.Failed}, []run.Outcome{run.TimedOut}, []run.Outcome{run.Failed, run.TimedOut})}
 	}
@@ -149,6 +149,7 @@ func approve(t *rapid.T, p *run.Plan, i int) {
 	at := slices.IndexFunc(p.Nodes, func(d run.Node) bool { return d.Kind == run.Decision && slices.Contains(n.Reads, d.Path) })
 	if n.Kind == run.Action && at >= 0 && odds(t, "approval", 80) {
 		n.Approval, n.Approving = p.Nodes[at].Path, []string{"x"}
+		n.Retry = nil
 	}
 }
 

@@ -26,6 +26,8 @@ func begin(t *testing.T) Run {
 	return r
 }
 
+func when(t launch.Time) launch.Now { return launch.Now{Wall: t} }
+
 func visited(n uint32) func(string) (uint32, error) {
 	return func(string) (uint32, error) { return n, nil }
 }
@@ -39,7 +41,7 @@ func TestStory(t *testing.T) {
 	do := func(c Command, visits uint32, want ...Event) Result {
 		t.Helper()
 		before := r.Revision
-		res, err := Apply(r, c, &loop, visited(visits), launch.Now{Wall: 9})
+		res, err := Apply(r, c, &loop, visited(visits), when(9))
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
@@ -100,7 +102,7 @@ func TestEnds(t *testing.T) {
 		{"unreadable", r, End{RunFailed, launch.NewSafeError(launch.CodeRecordUnreadable, "")}, RunFailed, launch.CodeRecordUnreadable},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			res, err := Apply(c.run, c.command, &loop, visited(0), launch.Now{Wall: 7})
+			res, err := Apply(c.run, c.command, &loop, visited(0), when(7))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +113,7 @@ func TestEnds(t *testing.T) {
 				t.Fatalf("last event is %+v", last)
 			}
 			for _, again := range []Command{c.command, Reattempt{}, Park{Waiting}, Unpark{}, End{Status: RunCancelled}} {
-				if res, err := Apply(res.Run, again, &loop, visited(0), launch.Now{Wall: 8}); !errors.Is(err, launch.ErrEnded) || res.Run.Ended != 7 {
+				if res, err := Apply(res.Run, again, &loop, visited(0), when(8)); !errors.Is(err, launch.ErrEnded) || res.Run.Ended != 7 {
 					t.Fatalf("%T after the end: %v", again, err)
 				}
 			}
@@ -168,7 +170,7 @@ func TestRefusals(t *testing.T) {
 		{"the store fails", r, ok(r, `1`), down},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			res, err := Apply(c.run, c.command, &loop, func(string) (uint32, error) { return 0, down }, launch.Now{Wall: 7})
+			res, err := Apply(c.run, c.command, &loop, func(string) (uint32, error) { return 0, down }, when(7))
 			if !errors.Is(err, c.want) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
@@ -187,7 +189,7 @@ func TestNothingToDo(t *testing.T) {
 		run     Run
 		command Command
 	}{{r, Unpark{}}, {waits, Park{Waiting}}} {
-		res, err := Apply(c.run, c.command, &loop, nil, launch.Now{Wall: 7})
+		res, err := Apply(c.run, c.command, &loop, nil, when(7))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +202,7 @@ func TestNothingToDo(t *testing.T) {
 func TestEscapedChoice(t *testing.T) {
 	r := begin(t)
 	r.Node = "b"
-	res, err := Apply(r, ok(r, `"\u0064one"`), &loop, visited(0), launch.Now{Wall: 7})
+	res, err := Apply(r, ok(r, `"\u0064one"`), &loop, visited(0), when(7))
 	if err != nil || res.Run.Node != "c" {
 		t.Fatalf("an escaped spelling of a choice is the choice: node %s, %v", res.Run.Node, err)
 	}
@@ -227,12 +229,27 @@ func TestCheck(t *testing.T) {
 		"no id": func(r *Run) { r.ID = "" }, "no revision": func(r *Run) { r.Revision = 0 },
 		"status outside the set": func(r *Run) { r.Status = 99 }, "no node": func(r *Run) { r.Node = "" },
 		"no attempt": func(r *Run) { r.Attempt = 0 }, "progress from nowhere": func(r *Run) { r.Progress = 1 },
-		"steps without revisions": func(r *Run) { r.Steps = 1 },
-		"completed at once":       func(r *Run) { r.Status, r.Ended = Completed, 1 },
-		"ended while running":     func(r *Run) { r.Ended = 1 },
-		"failed without a reason": func(r *Run) { r.Status, r.Ended = RunFailed, 1 },
-		"a reason while running":  func(r *Run) { r.Failure = boom },
-		"broken input":            func(r *Run) { r.Input = nil },
+		"steps without revisions":        func(r *Run) { r.Steps = 1 },
+		"completed at once":              func(r *Run) { r.Status, r.Ended = Completed, 1 },
+		"ended while running":            func(r *Run) { r.Ended = 1 },
+		"failed without a reason":        func(r *Run) { r.Status, r.Ended = RunFailed, 1 },
+		"a reason while running":         func(r *Run) { r.Failure = boom },
+		"broken input":                   func(r *Run) { r.Input = nil },
+		"as many retries as attempts":    func(r *Run) { r.Retry = 1 },
+		"settings from nowhere":          func(r *Run) { r.Seen = 1 },
+		"due while running":              func(r *Run) { r.Due = 1 },
+		"due although it asks":           func(r *Run) { r.Due, r.Status, r.Asked = 1, Waiting, true },
+		"active time without a budget":   func(r *Run) { r.Active = Active{Spent: 1, N: 1} },
+		"a budget beyond its bound":      func(r *Run) { r.Budget = MaxBudget + 1 },
+		"a negative budget":              func(r *Run) { r.Budget = -1 },
+		"spent in no interval":           func(r *Run) { r.Budget, r.Active = 1, Active{Spent: 1} },
+		"open without a number":          func(r *Run) { r.Budget, r.Active = 1, Active{Opened: 1} },
+		"less spent than before":         func(r *Run) { r.Budget, r.Active = 1, Active{N: 1, Opened: 1, From: 2, Spent: 1} },
+		"the clock of a closed interval": func(r *Run) { r.Budget, r.Active = 1, Active{N: 1, Spent: 1, Clock: "c"} },
+		"an interval open after the end": func(r *Run) {
+			r.Budget, r.Active = 1, Active{N: 1, Opened: 1}
+			r.Status, r.Ended = RunCancelled, 1
+		},
 	} {
 		r := begin(t)
 		if err := Check(r); err != nil {
@@ -249,7 +266,7 @@ func TestAllocations(t *testing.T) {
 	s := ok(r, `{"a":1}`)
 	visits := visited(0)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, err := Apply(r, s, &loop, visits, launch.Now{Wall: 7}); err != nil {
+		if _, err := Apply(r, s, &loop, visits, when(7)); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 2 {
@@ -265,7 +282,7 @@ func BenchmarkSettle(b *testing.B) {
 	s, visits := ok(r, `{"a":1}`), visited(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Apply(r, s, &loop, visits, launch.Now{Wall: 7}); err != nil {
+		if _, err := Apply(r, s, &loop, visits, when(7)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,10 @@
 package run
 
-import "example.com/piworkflows/launch"
+import (
+	"time"
+
+	"example.com/piworkflows/launch"
+)
 
 // Check reports whether a stored run row can have been made by this package: it
 // is the row invariant "run/row".
@@ -23,16 +27,36 @@ func Check(r Run) error {
 		return bad("an end time goes with a terminal status")
 	case (r.Status == RunFailed || r.Status == RunTimedOut) != !r.Failure.IsZero():
 		return bad("a failure goes with failed and timed_out")
+	case r.Retry >= r.Attempt:
+		return bad("more retries than attempts")
+	case r.Seen > r.Settings:
+		return bad("sees settings that do not exist")
+	case r.Due != 0 && (!r.Status.Parked() || r.Asked):
+		return bad("only a parked run without a request is due")
+	case r.Active.bad(r.Budget) || r.Active.Opened != 0 && r.Status.Terminal():
+		return bad("active time that no intervals make")
 	case len(r.Input) > launch.MaxInput || !validJSON(r.Input):
 		return bad("input is not JSON in bounds")
 	}
 	return nil
 }
 
+// bad reports whether an attempt with that budget cannot have this active time.
+func (a *Active) bad(budget time.Duration) bool {
+	open := a.Opened != 0
+	switch {
+	case budget == 0:
+		return *a != Active{}
+	case budget < 0 || budget > MaxBudget || a.From < 0 || a.Spent < a.From:
+		return true
+	}
+	return a.N == 0 && (open || a.Spent != 0) || !open && (a.From != 0 || a.At != 0 || a.Clock != "")
+}
+
 // CheckWalk reports whether the steps of a run, in the order in which they were
 // settled, walk the plan and lead to the row: it is the trace invariant
-// "run/walk". It implies one result for each attempt, at most one accepted
-// output for each visit, and no more retries of a visit than are declared.
+// "run/walk". It implies one result for each attempt and at most one accepted
+// output for each visit.
 func CheckWalk(p *Plan, r Run, steps []Step) error {
 	bad := func(i int, what string) error {
 		return r.refuse(launch.ErrInternal, "run/walk: step %d: %s", i+1, what)
@@ -42,7 +66,7 @@ func CheckWalk(p *Plan, r Run, steps []Step) error {
 	}
 	visits := map[string]uint32{p.Start: 1}
 	node := p.Start
-	var retry, attempt uint32 // of the visit, so far
+	var attempt, retry uint32 // of the visit, so far
 	for i, s := range steps {
 		n := p.Node(node)
 		switch {
@@ -50,32 +74,33 @@ func CheckWalk(p *Plan, r Run, steps []Step) error {
 			return bad(i, "is of another run")
 		case n == nil:
 			return bad(i, "follows the end of the walk")
-		case s.Node != node || s.Visit != visits[node] || s.Attempt <= attempt:
-			return bad(i, "is not at the node, visit and attempt that follow")
+		case s.Node != node || s.Visit != visits[node]:
+			return bad(i, "is not at the node and visit that follow")
+		case s.Attempt <= attempt:
+			return bad(i, "is of an attempt that was over")
 		}
 		c := Settle{Outcome: s.Outcome, Output: s.Output, Failure: s.Failure}
 		if err := c.check(n); err != nil {
 			return bad(i, err.Error())
 		}
 		if n.retries(s.Outcome, retry) && uint32(i+1) < p.MaxSteps {
-			retry, attempt = retry+1, s.Attempt
+			attempt, retry = s.Attempt, retry+1
 			continue
 		}
-		retry, attempt = 0, 0
+		attempt, retry = 0, 0
 		if node = p.Route(node, s.Outcome, s.Output); node != "" {
 			visits[node]++
 		}
 	}
 	visit := visits[node]
+	ended := false
 	if n := len(steps); n > 0 && (node == "" || r.Steps >= p.MaxSteps) { // ended by its last step
 		if !r.Status.Terminal() {
 			return bad(n-1, "the walk is over and the run is not")
 		}
-		node, visit = steps[n-1].Node, steps[n-1].Visit
-	} else if r.Retry != retry || r.Attempt <= attempt {
-		return bad(len(steps)-1, "the row counts other retries, or is at an attempt that was settled")
+		node, visit, ended = steps[n-1].Node, steps[n-1].Visit, true
 	}
-	if r.Node != node || r.Visit != visit {
+	if r.Node != node || r.Visit != visit || !ended && (r.Attempt <= attempt || r.Retry != retry) {
 		return bad(len(steps)-1, "the row is not where the walk leads")
 	}
 	return nil

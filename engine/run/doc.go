@@ -18,19 +18,22 @@
 //     be settled, so an old attempt cannot answer for its replacement.
 //   - run/visit: a visit is the n-th time a node is entered, an attempt the n-th
 //     execution of that visit. Interruption starts a new attempt of the same
-//     visit.
+//     visit, outside of the declared retries.
+//   - run/retry: a node may declare that an execution which ended as failed or
+//     timed_out is tried again in the same visit, a bounded number of times. The
+//     retry is a new attempt; its backoff doubles, up to [MaxBackoff], and the run
+//     waits for it without a worker. The last outcome is routed.
+//   - run/wait: a node that asks opens one request in an attempt and waits for
+//     it. The attempt keeps its request over interruption and pause; it is settled
+//     only by what becomes of the request, or of its budget.
+//   - run/active: an attempt spends its budget only in recorded intervals, which
+//     are open while its code or a turn of its request runs. They are measured on
+//     a monotonic clock; an interval whose process is lost ends at its last
+//     sample. Start times never change.
+//   - run/settings: settings change by merge patches against their revision. An
+//     attempt sees the revision that stood when it began.
 //   - run/route: a settled node without a way on ends the run: ok as completed,
 //     failed as failed, timed_out as timed_out, cancelled as cancelled.
-//   - run/retry: an execution that ended with an outcome that its node declares is
-//     tried again in the same visit, as a new attempt, as often as declared: at
-//     once, or after a backoff that doubles. Interruption does not count.
-//   - run/wait: an attempt opens at most one request, and waits for it from the
-//     transaction that opens it. The request keeps the attempt.
-//   - run/active: an attempt with a budget spends it only in recorded intervals,
-//     on a monotonic clock: while its code runs or a turn of its request is open.
-//     Readings of two processes' clocks are never compared.
-//   - run/settings: an attempt sees the settings that stood when it began. A change
-//     is a merge patch against a revision; a model changes only declared paths.
 //   - run/step-limit: a run settles at most MaxSteps executions; one that would
 //     go on after that fails with step_limit.
 //   - run/output: an output is valid JSON of at most [launch.MaxOutput] bytes and

@@ -17,7 +17,6 @@ const (
 	MaxMaxSteps     = 1000000 // the most that an author can declare
 	MaxRetries      = 100     // declared retries of one visit
 	MaxText         = 8192    // characters that a person writes to one choice
-	MaxAudience     = 200     // bytes that say who decides
 	maxSegment      = 64      // bytes of one path segment and of one choice
 
 	MaxBackoff = 24 * time.Hour
@@ -42,6 +41,7 @@ type Node struct {
 	Path   string `json:"path"`
 	Kind   Kind   `json:"kind"`
 	Policy Policy `json:"policy,omitempty"` // of an action
+	Shell  bool   `json:"shell,omitempty"`  // of an action: it runs a command
 	// Choices is the closed set of outputs, in the author's order; nil means
 	// any output.
 	Choices []string `json:"choices,omitempty"`

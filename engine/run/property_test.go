@@ -15,16 +15,24 @@ import (
 func drawPlan(t *rapid.T) Plan {
 	n := rapid.IntRange(1, 6).Draw(t, "nodes")
 	p := Plan{MaxSteps: uint32(rapid.IntRange(1, 12).Draw(t, "maxSteps")), Start: "n0"}
+	if rapid.Bool().Draw(t, "settings") {
+		p.Settings = &Settings{Defaults: []byte(`{}`), Form: []byte(`{}`)}
+	}
 	target := rapid.Map(rapid.IntRange(0, n-1), func(i int) string { return fmt.Sprintf("n%d", i) })
 	for i := range n {
 		node := Node{Path: fmt.Sprintf("n%d", i), Kind: Compute}
-		if rapid.Bool().Draw(t, "action") {
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0, 1:
 			node.Kind, node.Policy = Action, Repeatable
+		case 2:
+			node.Kind, node.Ask = Checkpoint, &Ask{Form: []byte(`{}`)}
 		}
-		if rapid.IntRange(0, 2).Draw(t, "retries") == 0 {
-			node.Retry = &Retry{Max: uint32(rapid.IntRange(1, 2).Draw(t, "max")),
-				Backoff: rapid.SampledFrom([]time.Duration{0, 3}).Draw(t, "backoff"),
-				On:      rapid.SampledFrom([][]Outcome{{Failed}, {TimedOut}, {Failed, TimedOut}}).Draw(t, "retry on")}
+		if rapid.Bool().Draw(t, "retries") {
+			node.Retry = &Retry{Max: uint32(rapid.IntRange(1, 3).Draw(t, "max")), Backoff: time.Duration(rapid.IntRange(0, 1).Draw(t, "backoff")),
+				On: rapid.SliceOfNDistinct(rapid.SampledFrom([]Outcome{Failed, TimedOut}), 1, 2, rapid.ID).Draw(t, "on")}
+		}
+		if rapid.Bool().Draw(t, "limited") {
+			node.Budget = 100
 		}
 		switch On(rapid.IntRange(0, 3).Draw(t, "on")) {
 		case Plain:
@@ -49,7 +57,7 @@ func prune(p Plan) Plan {
 	for _, s := range explore(p) {
 		keep[s.node] = true
 	}
-	q := Plan{MaxSteps: p.MaxSteps, Start: p.Start}
+	q := Plan{MaxSteps: p.MaxSteps, Start: p.Start, Settings: p.Settings}
 	for _, n := range p.Nodes {
 		if keep[n.Path] {
 			q.Nodes = append(q.Nodes, n)
@@ -144,6 +152,8 @@ func TestRandomRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var steps []Step
+		var spent time.Duration // of the attempt, as its intervals tell
+		now := launch.Now{Wall: 5, Clock: "c"}
 		visits := map[string]uint32{r.Node: 1}
 		outputs := map[string]bool{}
 		for range rapid.IntRange(0, 40).Draw(t, "commands") {
@@ -153,9 +163,11 @@ func TestRandomRuns(t *testing.T) {
 				}
 			}
 			c := drawCommand(t, r, &p)
-			res, err := Apply(r, c, &p, func(n string) (uint32, error) { return visits[n], nil }, launch.Now{Wall: 5})
-			if (err != nil || len(res.Events) == 0) && res.Run.Revision != r.Revision {
-				t.Fatalf("%+v: changed without an event, or was refused: %v", c, err)
+			now.Mono += launch.Mono(rapid.IntRange(0, 9).Draw(t, "time"))
+			now.Clock = rapid.SampledFrom([]string{"c", "c", "c", "other"}).Draw(t, "clock")
+			res, err := Apply(r, c, &p, func(n string) (uint32, error) { return visits[n], nil }, now)
+			if (err != nil || len(res.Events) == 0) != (res.Run.Revision == r.Revision) {
+				t.Fatalf("%+v: the revision does not tell a change: %v", c, err)
 			}
 			if r.Status.Terminal() != errors.Is(err, launch.ErrEnded) {
 				t.Fatalf("%+v on a run that is %s: %v", c, r.Status, err)
@@ -163,6 +175,7 @@ func TestRandomRuns(t *testing.T) {
 			if err != nil {
 				continue
 			}
+			checkTime(t, r, res, &spent)
 			r = res.Run
 			if res.Step != nil {
 				steps = append(steps, *res.Step)
@@ -185,9 +198,6 @@ func TestRandomRuns(t *testing.T) {
 				if CheckWalk(&p, r, bad) == nil {
 					t.Fatal("a walk with a wrong visit passes")
 				}
-				if CheckWalk(&p, r, append(steps[:len(steps):len(steps)], steps[len(steps)-1])) == nil {
-					t.Fatal("a walk with a second result of an attempt passes")
-				}
 				if CheckWalk(&p, r, steps[1:]) == nil {
 					t.Fatal("a walk without its first step passes")
 				}
@@ -196,8 +206,41 @@ func TestRandomRuns(t *testing.T) {
 	})
 }
 
+// checkTime: spent time is what the intervals of the attempt add up to, never
+// falls, and nothing rewrites when an attempt began.
+func checkTime(t *rapid.T, before Run, res Result, spent *time.Duration) {
+	r := res.Run
+	if i := res.Interval; i != nil {
+		if i.Spent < 0 || i.Attempt != before.Attempt || i.Visit != before.Visit || i.Node != before.Node {
+			t.Fatalf("interval %+v of %+v", i, before)
+		}
+		*spent += i.Spent
+	}
+	if res.Step != nil && res.Step.Spent != *spent {
+		t.Fatalf("the step spent %s, its intervals %s", res.Step.Spent, *spent)
+	}
+	if r.Node != before.Node || r.Visit != before.Visit || r.Attempt != before.Attempt {
+		*spent = 0
+		return
+	}
+	if r.Began != before.Began || r.Budget != before.Budget || r.Active.Spent < before.Active.Spent {
+		t.Fatalf("start, budget or spent time of an attempt changed: %+v", r)
+	}
+	if r.Active.Opened == 0 && r.Active.Spent != *spent {
+		t.Fatalf("the attempt spent %s, its intervals %s", r.Active.Spent, *spent)
+	}
+}
+
 func drawCommand(t *rapid.T, r Run, p *Plan) Command {
-	switch rapid.IntRange(0, 9).Draw(t, "command") {
+	switch rapid.IntRange(0, 15).Draw(t, "command") {
+	case 10:
+		return Wait{Node: r.Node, Visit: r.Visit, Attempt: r.Attempt}
+	case 11:
+		return Configure{Revision: uint32(rapid.IntRange(0, 3).Draw(t, "revision"))}
+	case 12:
+		return rapid.SampledFrom([]Command{Elapse{}, StopClock{}, StopClock{Lost: true}}).Draw(t, "stop")
+	case 13, 14:
+		return rapid.SampledFrom([]Command{StartClock{}, SampleClock{}}).Draw(t, "clock")
 	case 0:
 		return Reattempt{}
 	case 1:

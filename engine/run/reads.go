@@ -27,6 +27,9 @@ func (v *validator) reads() {
 		}
 	}
 	for i := range nodes {
+		if d := nodes[i].Approval; d != "" && !before[i].has(v.index[d]) {
+			v.fail(nodes[i].Path, "is approved by node %s, which has not decided on some path to it; reorder the graph", d)
+		}
 		for _, read := range nodes[i].Reads {
 			j, ok := v.index[read]
 			switch {

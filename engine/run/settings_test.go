@@ -12,83 +12,82 @@ import (
 )
 
 func TestPatch(t *testing.T) {
+	const old = `{"a":{"b":1,"c":[1,2]},"d":"x"}`
 	for _, c := range []struct {
-		why, settings, patch string
-		paths                []string // nil: everything
-		want                 string   // result, or part of the error
-		kind                 launch.Kind
+		why, patch string
+		paths      []string // nil: everything
+		want       string
+		kind       error
+		message    string
 	}{
-		{"a member changes", `{"a":"b"}`, `{"a":"c"}`, nil, `{"a":"c"}`, 0},
-		{"a member is new", `{"a":"b"}`, `{"b":"c"}`, nil, `{"a":"b","b":"c"}`, 0},
-		{"null removes", `{"a":"b","b":"c"}`, `{"a":null}`, nil, `{"b":"c"}`, 0},
-		{"null removes what is not there", `{}`, `{"a":null}`, nil, `{}`, 0},
-		{"a list is replaced", `{"a":["b"]}`, `{"a":[1,null]}`, nil, `{"a":[1,null]}`, 0},
-		{"objects merge", `{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, nil, `{"a":{"b":"d"}}`, 0},
-		{"an object replaces a value, without its nulls", `{"a":"b"}`, `{"a":{"bb":{"ccc":null}}}`, nil, `{"a":{"bb":{}}}`, 0},
-		{"nothing changes nothing", `{"a":1}`, `{}`, nil, `{"a":1}`, 0},
-		{"large numbers stay what they are", `{"a":9007199254740993}`, `{"b":1}`, nil, `{"a":9007199254740993,"b":1}`, 0},
-
-		{"an allowed member", `{"a":1,"b":2}`, `{"a":3}`, []string{"a"}, `{"a":3,"b":2}`, 0},
-		{"what is below one", `{"a":{"b":{"c":1}}}`, `{"a":{"b":{"c":2}}}`, []string{"a.b"}, `{"a":{"b":{"c":2}}}`, 0},
-		{"an allowed member is removed", `{"a":{"b":1,"c":2}}`, `{"a":{"b":null}}`, []string{"a.b"}, `{"a":{"c":2}}`, 0},
-		{"above it nothing was", `{}`, `{"a":{"b":1}}`, []string{"a.b"}, `{"a":{"b":1}}`, 0},
-		{"another member", `{}`, `{"b":1}`, []string{"a"}, `"b" may not be changed`, launch.ErrNotAllowed},
-		{"a sibling", `{}`, `{"a":{"b":1,"c":2}}`, []string{"a.b"}, `"a.c" may not be changed`, launch.ErrNotAllowed},
-		{"the first is named", `{}`, `{"z":1,"y":1}`, []string{"a"}, `"y" may not`, launch.ErrNotAllowed},
-		{"what is above it is not removed", `{"a":{"c":1}}`, `{"a":null}`, []string{"a.b"}, `"a" may not`, launch.ErrNotAllowed},
-		{"nor replaced", `{"a":{"c":1}}`, `{"a":[]}`, []string{"a.b"}, `"a" may not`, launch.ErrNotAllowed},
-		{"nor made an object", `{"a":5}`, `{"a":{"b":1}}`, []string{"a.b"}, `"a" may not`, launch.ErrNotAllowed},
-		{"a name that only begins like one", `{}`, `{"ab":1}`, []string{"a"}, `"ab" may not`, launch.ErrNotAllowed},
-		{"nothing is allowed", `{}`, `{"a":1}`, []string{}, `"a" may not`, launch.ErrNotAllowed},
-
-		{"null is no object", `{}`, `null`, nil, "must be a JSON object", launch.ErrInvalid},
-		{"a list is none", `{}`, `[]`, nil, "settings patch", launch.ErrInvalid},
-		{"half a patch", `{}`, `{"a":`, nil, "settings patch", launch.ErrInvalid},
-		{"a member twice", `{}`, `{"a":1,"a":2}`, nil, "settings patch", launch.ErrInvalid},
-		{"not UTF-8", `{}`, "{\"a\":\"\xff\"}", nil, "settings patch", launch.ErrInvalid},
-		{"a patch beyond its bound", `{}`, `{"a":"` + strings.Repeat("x", MaxSettings) + `"}`, nil, "settings patch", launch.ErrInvalid},
-		{"settings that grow beyond their bound", `{"b":"` + strings.Repeat("x", MaxSettings-20) + `"}`, `{"a":"` + strings.Repeat("x", 20) + `"}`, nil, "settings", launch.ErrInvalid},
-		{"stored settings that are broken", `{`, `{}`, nil, "cannot be read", launch.ErrInternal},
+		{"nothing", `{}`, nil, old, nil, ""},
+		{"a member", `{"d":"y"}`, nil, `{"a":{"b":1,"c":[1,2]},"d":"y"}`, nil, ""},
+		{"below a member", `{"a":{"b":2}}`, nil, `{"a":{"b":2,"c":[1,2]},"d":"x"}`, nil, ""},
+		{"null removes", `{"a":{"c":null},"d":null}`, nil, `{"a":{"b":1}}`, nil, ""},
+		{"lists are replaced", `{"a":{"c":[3]}}`, nil, `{"a":{"b":1,"c":[3]},"d":"x"}`, nil, ""},
+		{"an object in place of a value", `{"d":{"e":1}}`, nil, `{"a":{"b":1,"c":[1,2]},"d":{"e":1}}`, nil, ""},
+		{"nulls inside a new object are dropped", `{"n":{"e":null,"f":1}}`, nil, `{"a":{"b":1,"c":[1,2]},"d":"x","n":{"f":1}}`, nil, ""},
+		{"an allowed path", `{"a":{"b":2}}`, []string{"a.b"}, `{"a":{"b":2,"c":[1,2]},"d":"x"}`, nil, ""},
+		{"below an allowed path", `{"a":{"b":{"x":1}}}`, []string{"a"}, `{"a":{"b":{"x":1},"c":[1,2]},"d":"x"}`, nil, ""},
+		{"beside an allowed path", `{"a":{"b":1,"c":1}}`, []string{"a.b"}, "", launch.ErrNotAllowed, `"a.c"`},
+		{"above an allowed path", `{"a":1}`, []string{"a.b"}, "", launch.ErrNotAllowed, `"a"`},
+		{"removing above an allowed path", `{"a":null}`, []string{"a.b"}, "", launch.ErrNotAllowed, `"a"`},
+		{"a name that only begins alike", `{"ab":1}`, []string{"a"}, "", launch.ErrNotAllowed, `"ab"`},
+		{"a dot in a name is no path", `{"a.b":1}`, []string{"a"}, "", launch.ErrNotAllowed, `"a.b"`},
+		{"no path is allowed", `{"d":1}`, []string{}, "", launch.ErrNotAllowed, `"d"`},
+		{"not an object", `[]`, nil, "", launch.ErrInvalid, "settings patch"},
+		{"null", `null`, nil, "", launch.ErrInvalid, "settings patch"},
+		{"broken", `{`, nil, "", launch.ErrInvalid, "settings patch"},
+		{"a member twice", `{"d":1,"d":2}`, nil, "", launch.ErrInvalid, "settings patch"},
+		{"too much", `{"d":"` + strings.Repeat("x", MaxSettings) + `"}`, nil, "", launch.ErrInvalid, "65536"},
+		{"too much together", `{"n":"` + strings.Repeat("x", MaxSettings-20) + `"}`, nil, "", launch.ErrInvalid, "settings has"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			got, err := Patch([]byte(c.settings), []byte(c.patch), c.paths)
-			if c.kind != 0 {
-				if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
-					t.Fatalf("got %s, %v, want %v with %q", got, err, c.kind, c.want)
+			got, err := Patch([]byte(old), []byte(c.patch), c.paths)
+			if c.kind == nil {
+				if err != nil || string(got) != c.want {
+					t.Fatalf("got %s, %v; want %s", got, err, c.want)
 				}
 				return
 			}
-			if err != nil || string(got) != c.want {
-				t.Fatalf("got %s, %v, want %s", got, err, c.want)
+			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.message) {
+				t.Fatalf("got %v, want %v with %s", err, c.kind, c.message)
 			}
 		})
+	}
+	if got, err := Patch([]byte(`{"a":9007199254740993,"t":"<&>"}`), []byte(`{"b":1}`), nil); err != nil || string(got) != `{"a":9007199254740993,"b":1,"t":"<&>"}` {
+		t.Errorf("what is not named stays as it was written: %s, %v", got, err)
+	}
+	if got, err := Patch([]byte(`{"a":5}`), []byte(`{"a":{"b":1}}`), []string{"a.b"}); !errors.Is(err, launch.ErrNotAllowed) {
+		t.Errorf("a value above an allowed path was replaced: %s, %v", got, err)
+	}
+	if _, err := Patch([]byte(`[`), []byte(`{}`), nil); !errors.Is(err, launch.ErrInternal) {
+		t.Errorf("settings that decay: %v", err)
 	}
 }
 
 func TestConfigure(t *testing.T) {
-	p := one(compute("a"))
-	p.Settings = &Settings{Defaults: json.RawMessage(`{}`)}
-	p.Edges = []Edge{then("a", "a")}
-	r, err := Begin("w-1", p, []byte(`{}`), 1)
+	p := patient(Retry{Max: 1, On: []Outcome{Failed}})
+	p.Settings = &Settings{Defaults: []byte(`{}`), Form: []byte(`{}`)}
+	r, err := Begin("w-1", p, []byte(`1`), 1)
 	if err != nil || r.Settings != 1 || r.Seen != 1 {
-		t.Fatalf("begins at revision %d, sees %d, %v", r.Settings, r.Seen, err)
+		t.Fatalf("begins with %d and sees %d: %v", r.Settings, r.Seen, err)
 	}
-	res := apply(t, p, r, 1, "c", Configure{Revision: 1})
-	if r = res.Run; r.Settings != 2 || r.Seen != 1 || len(res.Events) != 1 || res.Events[0].Kind != Configured {
-		t.Fatalf("revision %d, the attempt sees %d, %+v", r.Settings, r.Seen, res.Events)
+	r = apply(t, r, Configure{Revision: 1}, p, when(2)).Run
+	if r.Settings != 2 || r.Seen != 1 {
+		t.Fatalf("an attempt that runs sees revision %d", r.Seen)
 	}
-	if _, err := Apply(r, Configure{Revision: 1}, p, nil, launch.Now{}); !errors.Is(err, launch.ErrStale) {
-		t.Fatalf("a change against an old revision: %v", err)
+	if _, err := Apply(r, Configure{Revision: 1}, p, nil, when(3)); !errors.Is(err, launch.ErrStale) {
+		t.Errorf("a change of an old revision: %v", err)
 	}
-	if again := apply(t, p, r, 2, "c", Reattempt{}).Run; again.Seen != 2 {
-		t.Errorf("a new attempt sees revision %d", again.Seen)
+	if got := apply(t, r, Reattempt{}, p, when(3)).Run; got.Seen != 2 {
+		t.Errorf("a new attempt sees revision %d", got.Seen)
 	}
-	if next := apply(t, p, r, 2, "c", ok(r, "1")).Run; next.Seen != 2 {
-		t.Errorf("a new visit sees revision %d", next.Seen)
+	if got := apply(t, r, ok(r, `1`), p, when(3)).Run; got.Seen != 2 || got.Node != "b" {
+		t.Errorf("the next node sees revision %d", got.Seen)
 	}
-	r.Settings = 0
-	if _, err := Apply(r, Configure{}, p, nil, launch.Now{}); !errors.Is(err, launch.ErrNotAllowed) {
-		t.Fatalf("a workflow without settings: %v", err)
+	if _, err := Apply(begin(t), Configure{}, &loop, nil, when(3)); !errors.Is(err, launch.ErrNotAllowed) {
+		t.Errorf("a workflow without settings: %v", err)
 	}
 }
 

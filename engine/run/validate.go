@@ -1,19 +1,17 @@
 package run
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"example.com/piworkflows/launch"
 )
 
-// Validate reports everything that is wrong with a plan (rules run/graph and
-// run/reads), joined; each error is a [launch.Refusal] of kind
+// Validate reports everything that is wrong with a plan (rules run/graph,
+// run/reads and what its nodes declare), joined; each error is a [launch.Refusal] of kind
 // [launch.ErrInvalid] that names the node. A plan that passes never routes to
 // an unknown node and never reads an output that does not exist.
 func (p Plan) Validate() error {
@@ -26,137 +24,14 @@ func (p Plan) Validate() error {
 		return errors.Join(v.errs...)
 	}
 	v.nodes()
-	v.edges()
+	v.approvals()
 	v.settings()
+	v.edges()
 	if len(v.errs) == 0 { // the analyses need a graph
 		v.reachable()
 		v.reads()
 	}
 	return errors.Join(v.errs...)
-}
-
-func (v *validator) settings() {
-	s := v.p.Settings
-	if s == nil {
-		return
-	}
-	bad := func(format string, args ...any) {
-		v.errs = append(v.errs, launch.Refuse(launch.ErrInvalid, "settings: "+format, args...))
-	}
-	switch {
-	case len(s.Defaults) > MaxSettings:
-		bad("the defaults have %d bytes; the bound is %d", len(s.Defaults), MaxSettings)
-	case !validJSON(s.Defaults) || len(s.Defaults) == 0 || s.Defaults[0] != '{':
-		bad("the defaults are not one JSON object")
-	case len(s.Model) > launch.MaxList:
-		bad("%d paths are named; the bound is %d", len(s.Model), launch.MaxList)
-	}
-}
-
-// declared checks what a node declares about its execution and its request.
-func (v *validator) declared(n *Node) {
-	codes := n.Kind == Compute || n.Kind == Action || n.Kind.Prompts()
-	switch {
-	case n.Budget < 0 || n.Budget > MaxBudget:
-		v.fail(n.Path, "budget is %v; it must be positive and at most %v", n.Budget, MaxBudget)
-	case n.Budget > 0 && !codes:
-		v.fail(n.Path, "a node of kind %s has no budget of active time", n.Kind)
-	}
-	if r := n.Retry; r != nil {
-		switch {
-		case r.Max < 1 || r.Max > MaxRetries:
-			v.fail(n.Path, "declares %d retries; it must be 1 to %d", r.Max, MaxRetries)
-		case r.Backoff < 0 || r.Backoff > MaxBackoff:
-			v.fail(n.Path, "backoff is %v; it must be 0 to %v", r.Backoff, MaxBackoff)
-		case len(r.On) == 0:
-			v.fail(n.Path, "retries on no outcome; name failed, timed_out or both")
-		}
-		for i, o := range r.On {
-			if o != Failed && o != TimedOut || slices.Contains(r.On[:i], o) {
-				v.fail(n.Path, "retries on outcome %s; name failed, timed_out or both, once each", o)
-			}
-		}
-	}
-	if n.Kind.Asks() != (n.Ask != nil) {
-		v.fail(n.Path, "a node that asks says what, and no other does")
-	} else if n.Ask != nil {
-		v.asks(n)
-	}
-	if n.Final && n.Kind != Notify {
-		v.fail(n.Path, "only a notify node has a last word")
-	}
-	v.approval(n)
-}
-
-func (v *validator) asks(n *Node) {
-	a := n.Ask
-	timed := n.Kind == Checkpoint || n.Kind == Decision
-	switch {
-	case !validJSON(a.Form) || len(a.Form) > launch.MaxOptions:
-		v.fail(n.Path, "the form of its answer is not JSON of at most %d bytes", launch.MaxOptions)
-	case a.Validates && n.Kind == Decision:
-		v.fail(n.Path, "a decision has no validation code; its choices are its check")
-	case a.Updates && n.Kind != Agent:
-		v.fail(n.Path, "only an agent's step reports progress")
-	case a.Expires < 0 || a.Expires > MaxBudget || a.Expires > 0 && !timed:
-		v.fail(n.Path, "expires after %v; only a checkpoint or a decision does, after at most %v", a.Expires, MaxBudget)
-	case a.Default != nil && a.Expires == 0:
-		v.fail(n.Path, "has a default answer, but never expires; declare when")
-	case a.Default != nil && (!validJSON(a.Default) || len(a.Default) > launch.MaxOptions):
-		v.fail(n.Path, "the default answer is not JSON of at most %d bytes", launch.MaxOptions)
-	case len(a.Audience) > MaxAudience || !utf8.ValidString(a.Audience):
-		v.fail(n.Path, "the audience has %d bytes; the bound is %d of valid UTF-8", len(a.Audience), MaxAudience)
-	case n.Kind == Decision && len(n.Choices) == 0:
-		v.fail(n.Path, "a decision needs a closed set of choices")
-	case n.Kind != Decision && (a.Audience != "" || a.Texts != nil):
-		v.fail(n.Path, "only a decision has an audience and texts")
-	}
-	if a.Default != nil && n.Choices != nil {
-		if c, ok := choiceOf(a.Default); !ok || !slices.Contains(n.Choices, string(c)) {
-			v.fail(n.Path, "the default answer is not one of %q", n.Choices)
-		}
-	}
-	for i, t := range a.Texts {
-		switch {
-		case !slices.Contains(n.Choices, t.Choice):
-			v.fail(n.Path, "takes a text with choice %.80q; known are %q", t.Choice, n.Choices)
-		case slices.ContainsFunc(a.Texts[:i], func(o TextInput) bool { return o.Choice == t.Choice }):
-			v.fail(n.Path, "declares the text of choice %s twice", t.Choice)
-		case t.Max < 1 || t.Max > MaxText:
-			v.fail(n.Path, "the text of choice %s has at most %d characters; the bound is 1 to %d", t.Choice, t.Max, MaxText)
-		case t.Required && a.Default != nil && bytes.Contains(a.Default, []byte(`"`+t.Choice+`"`)):
-			v.fail(n.Path, "choice %s needs a text, which a default cannot give", t.Choice)
-		}
-	}
-}
-
-// approval checks that an action's approval is a decision which is surely made
-// before it.
-func (v *validator) approval(n *Node) {
-	if n.Approval == "" {
-		if n.Approving != nil {
-			v.fail(n.Path, "names choices that approve, but no decision")
-		}
-		return
-	}
-	d := v.p.Node(n.Approval)
-	switch {
-	case n.Kind != Action:
-		v.fail(n.Path, "only an action needs an approval")
-	case d == nil || d.Kind != Decision:
-		v.fail(n.Path, "its approval %s is not a decision of the plan", quoteUnknown(n.Approval))
-	case !slices.Contains(n.Reads, n.Approval):
-		v.fail(n.Path, "does not read its approval %s", n.Approval)
-	default:
-		for _, c := range n.Approving {
-			if !slices.Contains(d.Choices, c) {
-				v.fail(n.Path, "choice %.80q of %s approves it; known are %q", c, n.Approval, d.Choices)
-			}
-		}
-		if len(n.Approving) == 0 {
-			v.fail(n.Path, "no choice of %s approves it", n.Approval)
-		}
-	}
 }
 
 type validator struct {

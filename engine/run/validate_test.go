@@ -143,6 +143,7 @@ func FuzzPlan(f *testing.F) {
 		plan([]Node{compute("a"), {Path: "b", Kind: Action, Policy: Observed, Reads: []string{"a"}}}, then("a", "b")),
 		plan([]Node{choice("a", "x"), compute("b")}, fork("a", OnOutput, "x", "b")),
 		plan([]Node{compute("a")}, fork("a", OnOutcome, "failed", "a")),
+		approved(nil),
 	} {
 		raw, err := json.Marshal(p)
 		if err != nil {

@@ -56,7 +56,7 @@ func proofread() (*engine.Builder[Draft], engine.ExitOf[Draft]) {
 func New() (*engine.Workflow, error) {
 	w := engine.New[Job]("review", "1")
 	style := engine.Settings(w, Style{Tone: "plain", Sign: "the team"}, "tone")
-	round := engine.Feedback[engine.Decided[Verdict]](w, "decide")
+	round := engine.Maybe(engine.Later[engine.Decided[Verdict]](w, "decide")) // which is defined below
 	draft := engine.Agent[Draft](w, "draft", engine.Both(engine.Both(w.Input(), style), round), func(_ context.Context, in engine.Pair[engine.Pair[Job, Style], *engine.Decided[Verdict]]) (string, error) {
 		task := fmt.Sprintf("Write two sentences about %s in a %s tone.", in.A.A.Title, in.A.B.Tone)
 		if in.B != nil {
@@ -78,8 +78,8 @@ func New() (*engine.Workflow, error) {
 		return engine.Presentation{Title: "Publish " + in.A.Title + "?", Text: in.B.Text}, nil
 	}, engine.TextFor(Again, 500, true), engine.Audience("an editor"))
 	publish := engine.Shell(w, "publish", proposal, func(_ context.Context, _ engine.Attempt, in engine.Pair[Job, Draft]) (engine.Command, error) {
-		return engine.Command{Path: "tee", Args: []string{in.A.File}, Stdin: in.B.Text + "\n"}, nil
-	}, engine.Repeatable(), engine.MustExitZero(), engine.Approved(decide, Approve))
+		return engine.Command{Path: "tee", Args: []string{in.A.File}, Stdin: in.B.Text + "\n", MustSucceed: true}, nil
+	}, engine.Repeatable(), engine.Approved(decide, Approve))
 	report := engine.Notify(w, "report", publish, func(_ context.Context, r engine.ShellResult) (string, error) {
 		return "published: " + r.Stdout, nil
 	}, engine.Final())
