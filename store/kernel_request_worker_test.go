@@ -29,9 +29,9 @@ func TestWorkerDoesNotAnswer(t *testing.T) {
 		{"nor can the node fail meanwhile", run.Checkpoint, true, func(p *store.Propose) { p.Outcome, p.Failure = run.Failed, failed }, launch.ErrNotAllowed},
 	} {
 		t.Run(c.why, func(t *testing.T) {
-			plan := askPlan(c.kind)
+			plan := planOf(c.kind)
 			if c.asks {
-				plan = askPlan(c.kind, validates)
+				plan = planOf(c.kind, validates)
 			}
 			r := newBed(t).start("", plan)
 			r.claim()
