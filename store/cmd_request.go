@@ -341,11 +341,15 @@ func (x *tx) await(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next, e
 	return Next{Parked: true}, x.promptAgain(q.ID, false)
 }
 
-// verdict carries out what a node's validation code said of a candidate.
+// verdict carries out what a node's validation code said of a candidate. One that
+// comes after the request is over says nothing: the run goes on with how it ended.
 func (x *tx) verdict(l *launchRow, r *runRow, p *run.Plan, c *Propose) (Next, error) {
 	q, err := x.asked(r)
 	if err != nil {
 		return Next{}, err
+	}
+	if q != nil && q.State.Over() {
+		return x.takeOver(l, r, q, p)
 	}
 	if q == nil || q.State != request.Validating {
 		return Next{}, launch.Refuse(launch.ErrConflict, "no answer of node %s is being validated", c.Node)
