@@ -403,8 +403,9 @@ func (c Resume) run(x *tx) (launch.State, error) {
 	return l.State, err
 }
 
-// resume ends a pause or attention. A run that still waits goes on waiting, and
-// its request counts its prompts anew.
+// resume ends a pause or attention. A run that still waits goes on waiting. A
+// person's resume lets its request count its prompts anew; a hold that is lifted
+// does not.
 func (x *tx) resume(l *launchRow, actor launch.Actor) error {
 	if !l.HasRecord() {
 		return x.applyLaunch(l, launch.ResumeCommand{Actor: actor})
@@ -427,10 +428,12 @@ func (x *tx) resume(l *launchRow, actor launch.Actor) error {
 	case !pending:
 		return nil
 	}
-	if err := x.applyRequest(q, request.Resume{}); err != nil {
-		return err
+	if actor == launch.Person {
+		if err := x.applyRequest(q, request.Resume{}); err != nil {
+			return err
+		}
 	}
-	return x.contain(l.Session, l.ID, x.promptAgain(q.ID, true))
+	return x.contain(l.Session, l.ID, x.promptAgain(q.ID, actor == launch.Person))
 }
 
 // Renew extends a lease. Answer: [Renewed].
