@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"example.com/piworkflows/engine/effect"
 	"example.com/piworkflows/engine/request"
@@ -98,6 +99,32 @@ func TestEffectOfACancelledRun(t *testing.T) {
 		}
 		carry(b, r.restarting())
 	}
+}
+
+// An attempt that has used up its time when its turn or the check of an answer
+// ends is over: nobody is asked again only to be stopped at once.
+func TestTimeUpAtTheEnd(t *testing.T) {
+	budget := func(n *run.Node) { n.Budget = time.Minute }
+	for _, k := range []run.Kind{run.Agent, run.Assistant, run.Checkpoint} {
+		r := asking(t, planOf(k, budget))
+		r.deliver(r.session)
+		r.sample()
+		r.clock.Advance(2 * time.Minute)
+		r.end(r.session, session.Completed)
+		r.waits(k.String())
+		r.is(k.String(), request.Expired, launch.Parked, launch.ParkDue)
+		r.claim()
+		if l := r.launch(); l.Error.Code != launch.CodeTimedOut {
+			t.Errorf("%s: the run is %s, %v", k, l.State, l.Error)
+		}
+	}
+	r, c := submitted(t, run.Agent, budget)
+	r.clock.Advance(2 * time.Minute)
+	carry(r.bed, store.Renew{Run: r.run, Authority: r.auth, Lease: launch.DefaultLease})
+	if n, err := r.verdict(store.Rejected, "too short"); err != nil || !n.Ended {
+		t.Errorf("a check that took too long: %+v, %v", n, err)
+	}
+	r.repeated("what was checked", c, request.Rejected, launch.ErrInvalid)
 }
 
 func failing[A any](_ A, err error) error { return err }
