@@ -24,8 +24,9 @@ import (
 // leaves no row.
 type Start struct {
 	launch.Request
-	Epoch    uint64 // of the connection that the start came through; 0 = none
-	ToolCall string // recorded, never a key
+	Epoch    uint64            // of the connection that the start came through; 0 = none
+	From     launch.SessionKey // of that connection; empty means Session
+	ToolCall string            // recorded, never a key
 	// Revision is the execution revision of the Parent that is restarted, whose
 	// input the new run has (rule launch/restart).
 	Revision uint64
@@ -101,7 +102,7 @@ func (c Start) run(x *tx) (Started, error) {
 
 // source returns the run that a restart names, and takes its input over.
 func (c *Start) source(x *tx) (*launchRow, error) {
-	l, err := x.visible(c.Parent, c.Session, c.Actor, 0)
+	l, err := x.visible(c.Parent, cmp.Or(c.From, c.Session), c.Actor, c.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (c *Start) admit(x *tx) (func(*launch.Launch) error, error) {
 		return nil, err
 	}
 	se := &w.Session
-	if c.Epoch != 0 && (c.Epoch != se.Epoch || !se.Connected()) {
+	if c.Epoch != 0 && cmp.Or(c.From, c.Session) == c.Session && (c.Epoch != se.Epoch || !se.Connected()) {
 		r := launch.Refuse(launch.ErrStale, "the session was connected again; this connection starts nothing")
 		r.Fence = launch.EpochChanged
 		return nil, r
