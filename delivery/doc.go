@@ -8,6 +8,11 @@
 // and what becomes due while the connection is busy, is tried in a commit of its
 // own.
 //
+// The active time of an open turn is sampled by the host that holds the
+// connection. When it is used up, that and the turn which it owes are recorded
+// before the turn is stopped, unless the store takes longer than a quarter of a
+// second (rule delivery/abort). A [Presenter] shows human decisions on a [Channel].
+//
 // A bridge to an agent implements [Session] and reports through the [Conn] that
 // [Coordinator.Connect] returns. The rules that a bridge has to keep are on the
 // methods of both; package deliverytest checks them.
