@@ -818,7 +818,8 @@ class Bridge {
 
   completions(prefix) {
     const commands = this.spec?.commands ?? [];
-    const items = commands.filter((c) => c.name.startsWith(prefix)).map((c) => ({ value: c.name, label: c.usage }));
+    // A list for a word that is complete would take the Enter that sends it.
+    const items = commands.filter((c) => c.name.startsWith(prefix) && c.name !== prefix).map((c) => ({ value: c.name, label: c.usage }));
     return items.length > 0 ? items : null;
   }
 

@@ -150,6 +150,12 @@ const verdict = ({ b, link }, more) => b.send(link, m(more)).verdict;
   assert.deepEqual([end.turn, end.end, end.byPerson], [turn, "error", false]);
 }
 {
+  const w = bridge(); // what a person can complete
+  w.b.spec = { commands: [{ name: "resume", usage: "resume [runId]" }, { name: "restart", usage: "restart [runId]" }] };
+  assert.deepEqual(w.b.completions("res").map((c) => c.value), ["resume", "restart"]);
+  assert.equal(w.b.completions("resume"), null, "a list would take the Enter");
+}
+{
   const w = bridge(); // fenced
   w.b.message(w.link, "fenced", 0, {});
   assert.ok(w.b.away);
