@@ -8,6 +8,10 @@
 // and what becomes due while the connection is busy, is tried in a commit of its
 // own.
 //
+// A turn is stopped after its cause is recorded (rule delivery/abort); a call of
+// the model that ends its own turn is answered after that, so that the turn does
+// not go on with the answer (rule delivery/stopped).
+//
 // A bridge to an agent implements [Session] and reports through the [Conn] that
 // [Coordinator.Connect] returns. The rules that a bridge has to keep are on the
 // methods of both; package deliverytest checks them.
