@@ -12,6 +12,8 @@
 // connection. When it is used up, that and the turn which it owes are recorded
 // before the turn is stopped, unless the store takes longer than a quarter of a
 // second (rule delivery/abort). A [Presenter] shows human decisions on a [Channel].
+// A call of the model that ends its own turn is answered after the turn was told
+// to stop, so that it does not go on with the answer (rule delivery/stopped).
 //
 // A bridge to an agent implements [Session] and reports through the [Conn] that
 // [Coordinator.Connect] returns. The rules that a bridge has to keep are on the
