@@ -27,7 +27,8 @@ type Presentation = store.Presentation
 type Channel interface {
 	// Deliver shows an open decision.
 	Deliver(ctx context.Context, p Presentation) error
-	// Settle says that a decision which was shown is over, and how it ended.
+	// Settle says that a decision which is shown, or which a call of Deliver may
+	// have shown, is over, and how it ended.
 	Settle(ctx context.Context, p Presentation) error
 }
 
@@ -136,14 +137,7 @@ func (d *Presenter) look(ctx context.Context) error {
 		}
 		var failed error
 		for _, p := range all {
-			call := d.o.Channel.Deliver
-			if p.Over {
-				call = d.o.Channel.Settle
-			}
-			err := call(ctx, p)
-			if err == nil {
-				_, err = store.Do(ctx, d.o.Store, store.Shown{Channel: d.o.Name, Request: p.Request, Over: p.Over})
-			}
+			err := d.tell(ctx, p)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -153,4 +147,27 @@ func (d *Presenter) look(ctx context.Context) error {
 			return failed
 		}
 	}
+}
+
+// tell makes one call and records it. That a decision may be shown from now on is
+// recorded before, so that the channel is told of its end in any case.
+func (d *Presenter) tell(ctx context.Context, p Presentation) error {
+	record := func(c store.Shown) error {
+		c.Channel, c.Request = d.o.Name, p.Request
+		_, err := store.Do(ctx, d.o.Store, c)
+		return err
+	}
+	if p.Over {
+		if err := d.o.Channel.Settle(ctx, p); err != nil {
+			return err
+		}
+		return record(store.Shown{Over: true})
+	}
+	if err := record(store.Shown{Begins: true}); err != nil {
+		return err
+	}
+	if err := d.o.Channel.Deliver(ctx, p); err != nil {
+		return err
+	}
+	return record(store.Shown{})
 }

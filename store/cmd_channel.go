@@ -14,7 +14,7 @@ import (
 type presentationRow struct {
 	Channel string
 	Request string
-	Shown   launch.Time
+	Shown   launch.Time // 0: it is being shown for the first time
 	Told    launch.Time // that it is over
 }
 
@@ -23,7 +23,7 @@ var presentationTable = &Table{
 	Columns: []Column{
 		{"channel", "TEXT NOT NULL"},
 		{"request_id", "TEXT NOT NULL"},
-		{"shown_at", "INTEGER NOT NULL"},
+		{"shown_at", "INTEGER"},
 		{"told_at", "INTEGER"},
 	},
 	Indexes: []*Index{presentationsOpen},
@@ -46,16 +46,19 @@ func (r *presentationRow) Fields(f *Fields) {
 	if f.enough() {
 		return
 	}
-	num(f, &r.Shown)
+	opt(f, &r.Shown)
 	opt(f, &r.Told)
 }
 
-// Shown records that a channel shows a decision, or that it was told that the
-// decision is over. Answer: nothing.
+// Shown records that a channel is about to show a decision, shows it, or was told
+// that it is over. Answer: nothing.
 type Shown struct {
 	Channel string // 1 to 512 printable bytes
 	Request string
-	Over    bool
+	// Begins is set before the first call that shows it, so that the channel is
+	// told of its end whatever comes of that call.
+	Begins bool
+	Over   bool
 }
 
 func (c Shown) run(x *tx) (struct{}, error) {
@@ -79,7 +82,10 @@ func (c Shown) run(x *tx) (struct{}, error) {
 		return none, err
 	}
 	if row == nil {
-		row = x.shows.insert(presentationRow{Channel: c.Channel, Request: c.Request, Shown: x.now.Wall})
+		row = x.shows.insert(presentationRow{Channel: c.Channel, Request: c.Request})
+	}
+	if !c.Begins && row.Shown == 0 {
+		row.Shown = x.now.Wall
 	}
 	if c.Over && row.Told == 0 {
 		row.Told = x.now.Wall
@@ -97,60 +103,70 @@ type Presentation struct {
 	Session  string           `json:"session,omitempty"`
 	Contract request.Contract `json:"contract"` // title, text, choices, audience
 	Deadline launch.Time      `json:"deadline,omitempty"`
-	// Over is set once the decision is no longer open; State, Choice and By then
-	// say how it ended.
-	Over  bool               `json:"over,omitempty"`
-	State string             `json:"state"`
-	By    request.Provenance `json:"by"`
+	// Over is set once the decision is no longer open; State, and if it was accepted
+	// Choice and By, then say how it ended.
+	Over   bool               `json:"over,omitempty"`
+	State  string             `json:"state"`
+	Choice string             `json:"choice,omitempty"`
+	By     request.Provenance `json:"by"`
 }
 
 // Presentations returns what a channel has to do: open decisions that it does
-// not show yet, and shown ones that are over, at most limit of each.
+// not show yet, and those that it shows or may show and that are over, at most
+// limit of each, the oldest first.
 func (s *Store) Presentations(ctx context.Context, channel string, limit int) (all []Presentation, err error) {
 	err = s.view(ctx, func(x *tx) error {
-		var open []string
 		var q requestRow
-		if err := x.rows.Scan(requestsDecisions, nil, launch.MaxList, &q, func() bool {
-			open = append(open, q.ID)
-			return true
-		}); err != nil {
-			return err
-		}
-		isOpen := make(map[string]bool, len(open))
-		n := 0
-		for _, id := range open {
-			isOpen[id] = true
+		all, err = x.present(all, requestsDecisions, nil, &q, &q.ID, limit, func(id string) (bool, error) {
 			row := presentationRow{Channel: channel, Request: id}
 			found, err := x.rows.Get(&row)
-			if err != nil {
-				return err
-			}
-			if found || n >= limit {
-				continue
-			}
-			n++
-			if all, err = x.presentation(all, id); err != nil {
-				return err
-			}
-		}
-		var over []string
-		var shown presentationRow
-		if err := x.rows.Scan(presentationsOpen, []Value{{Kind: Text, Text: channel}}, launch.MaxList, &shown, func() bool {
-			if !isOpen[shown.Request] {
-				over = append(over, shown.Request)
-			}
-			return len(over) < limit
-		}); err != nil {
+			return !found || row.Shown == 0, err
+		})
+		if err != nil {
 			return err
 		}
-		for _, id := range over {
-			if all, err = x.presentation(all, id); err != nil {
-				return err
-			}
-		}
-		return nil
+		var shown presentationRow
+		all, err = x.present(all, presentationsOpen, []Value{{Kind: Text, Text: channel}}, &shown, &shown.Request, limit, func(id string) (bool, error) {
+			q := requestRow{request.Request{ID: id}}
+			found, err := x.rows.Get(&q)
+			return found && q.State.Over(), err
+		})
+		return err
 	})
 	return all, err
+}
+
+// present adds the first limit decisions of an index that are wanted, however
+// many others come before them. id is that of the row that a scan reads.
+func (x *tx) present(all []Presentation, ix *Index, prefix []Value, row Row, id *string, limit int, wanted func(id string) (bool, error)) ([]Presentation, error) {
+	for most := launch.MaxList; ; most *= 4 {
+		var read, ids []string
+		if err := x.rows.Scan(ix, prefix, most, row, func() bool { read = append(read, *id); return true }); err != nil {
+			return all, err
+		}
+		for _, id := range read {
+			if len(ids) == limit {
+				break
+			}
+			ok, err := wanted(id)
+			if err != nil {
+				return all, err
+			}
+			if ok {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) < limit && len(read) == most {
+			continue
+		}
+		for _, id := range ids {
+			var err error
+			if all, err = x.presentation(all, id); err != nil {
+				return all, err
+			}
+		}
+		return all, nil
+	}
 }
 
 func (x *tx) presentation(all []Presentation, id string) ([]Presentation, error) {
@@ -167,5 +183,28 @@ func (x *tx) presentation(all []Presentation, id string) ([]Presentation, error)
 	if json.Unmarshal(q.Contract, &p.Contract) != nil {
 		return all, launch.Refuse(launch.ErrInternal, "the stored contract of a request cannot be read; run verify and restore a backup")
 	}
+	if q.State == request.Accepted {
+		if p.Choice, err = x.choice(q); err != nil {
+			return all, err
+		}
+	}
 	return append(all, p), nil
+}
+
+// choice is what a decision came to. Its answer lies in the request until the run
+// has taken it over.
+func (x *tx) choice(q *requestRow) (string, error) {
+	answer := q.Answer
+	if answer == nil {
+		step := stepRow{run.Step{Run: q.Run, Node: q.Node, Visit: q.Visit, Attempt: q.Attempt}}
+		if _, err := x.rows.Get(&step); err != nil {
+			return "", err
+		}
+		answer = step.Output
+	}
+	var d request.Decision
+	if json.Unmarshal(answer, &d) != nil { // a run that ended before it took it over
+		return "", nil
+	}
+	return d.Choice, nil
 }
