@@ -29,11 +29,18 @@
 //  7. [Runtime.Close] with a deadline when stopping; what does not finish is
 //     given back and goes on later, and does not count as a failure.
 //
+// # Requests
+//
+// A node can ask the model of a session, or a person (see package engine). The
+// run waits in the same run until the exact request is answered: by the tool
+// ([Conn.Tool]), or by [Runtime.Answer] and [Runtime.Decide] for a person whom the
+// host has verified. [Runtime.Present] shows decisions on a channel.
+//
 // # What is not promised
 //
 // That a model started or finished a turn; exactly-once effects outside the
 // file (an action is declared repeatable, observed, or is ambiguous after a
-// crash and waits for a person); one model request when a fresh session is
+// crash and waits for a person to resolve it); one model request when a fresh session is
 // killed before its first reply reached the disk, or while a fenced second
 // process still runs a turn on the same session file; delivery after the loss
 // of process, session, file, machine or provider for good.
@@ -52,7 +59,12 @@
 //	the model's starts are used up          launch.ErrOverBudget          a person starts
 //	a fenced connection, a lost claim       launch.ErrStale               stop; connect again at the next session start
 //	a person paused the run                 launch.ErrPaused              a person resumes it
-//	an effect may or may not have happened  launch.ErrUnsettledEffect     find out, or cancel the run
+//	another action than the request takes   launch.ErrWrongKind           the action that is named
+//	an answer is being checked              launch.ErrValidating (retryable) wait for the verdict
+//	the request was answered                launch.ErrAlreadyDecided      read who decided
+//	a deadline or a lease is over           launch.ErrExpired             what the message says
+//	the definition is not the pinned one    launch.ErrSourceChanged       the host that has it, or a new run
+//	an effect may or may not have happened  launch.ErrUnsettledEffect     find out and resolve it
 //	not this actor, not in this state       launch.ErrNotAllowed          what the message says
 //	the run has ended                       launch.ErrEnded               start a new one
 //	another process holds the lock          launch.ErrBusy (retryable)    retry

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,14 +69,16 @@ type Conn struct {
 	}
 
 	// Used by run alone.
-	timer    clock.Timer // of the next look
-	due      launch.Mono // when it fires
-	failures int         // steps that failed in a row
-	refused  int         // sends in a row that were refused or whose answer was lost
-	occupied bool        // the last one was refused as occupied
-	aborted  string      // message whose turn was asked to stop last
-	last     launch.Mono // when
-	shown    shown       // to a Viewer
+	token    launch.Digest // of the next attempt; zero: to be made
+	granted  *store.Send   // an attempt that was recorded with what made it due
+	timer    clock.Timer   // of the next look
+	due      launch.Mono   // when it fires
+	failures int           // steps that failed in a row
+	refused  int           // sends in a row that were refused or whose answer was lost
+	occupied bool          // the last one was refused as occupied
+	aborted  string        // message whose turn was asked to stop last
+	last     launch.Mono   // when
+	shown    shown         // to a Viewer
 }
 
 type shown struct {
@@ -212,10 +215,16 @@ func (n *Conn) run() {
 	defer n.end(false)
 	defer n.disarm()
 	for {
+		offer := n.offer()
 		select {
 		case <-n.ctx.Done():
-			return
 		case <-n.woken:
+		}
+		if send, ok := offer.Withdraw(); ok {
+			n.granted = &send
+		}
+		if n.ctx.Err() != nil {
+			return
 		}
 		for more := true; more && n.ctx.Err() == nil; {
 			var err error
@@ -259,9 +268,35 @@ func (n *Conn) show() {
 	}
 }
 
+// offer has the commit that makes something due record the attempt as well, as
+// long as the connection waits (rule delivery/offer).
+func (n *Conn) offer() *store.Offer {
+	if !n.ready.Load() || n.changed.Load() || n.refused > 0 || n.newToken() != nil {
+		return nil
+	}
+	return n.c.o.Store.Offer(store.Try{Session: n.key, Epoch: n.epoch, Token: n.token}, n.wake)
+}
+
+// newToken makes a token for the next attempt unless there is one.
+func (n *Conn) newToken() error {
+	if n.token != (launch.Digest{}) {
+		return nil
+	}
+	token, err := n.c.o.Store.NewToken()
+	if err == nil {
+		n.token = token.Hash()
+	}
+	return err
+}
+
 // step does the next thing that is due and reports whether to look again.
 func (n *Conn) step() (bool, error) {
 	n.disarm()
+	granted := n.granted
+	n.granted = nil // what is not sent now is asked for again
+	if granted != nil {
+		return n.send(granted)
+	}
 	st := n.c.o.Store
 	asked, err := st.Asked(n.ctx, n.key)
 	if err != nil {
@@ -310,7 +345,6 @@ func (n *Conn) step() (bool, error) {
 			return false, nil
 		}
 	}
-	n.said.Store(false)
 	return n.try(&asked.Session)
 }
 
@@ -382,15 +416,12 @@ func (n *Conn) look(names []string) (bool, error) {
 	return true, nil
 }
 
-// try records the next send that is due, asks the bridge for it, and records
-// the answer.
+// try records the next send that is due, and carries it out.
 func (n *Conn) try(s *session.Session) (bool, error) {
-	st := n.c.o.Store
-	token, err := st.NewToken()
-	if err != nil {
+	if err := n.newToken(); err != nil {
 		return false, err
 	}
-	send, err := store.Do(n.ctx, st, store.Try{Session: n.key, Epoch: n.epoch, Token: token.Hash()})
+	send, err := store.Do(n.ctx, n.c.o.Store, store.Try{Session: n.key, Epoch: n.epoch, Token: n.token})
 	if err != nil {
 		return false, err
 	}
@@ -402,15 +433,23 @@ func (n *Conn) try(s *session.Session) (bool, error) {
 		}
 		return false, nil
 	}
-	m, err := message(send, n.epoch)
+	return n.send(&send)
+}
+
+// send asks the bridge for a send that was recorded, and records the answer.
+func (n *Conn) send(s *store.Send) (bool, error) {
+	token := n.token
+	n.token = launch.Digest{}
+	n.said.Store(false)
+	m, err := message(s, n.epoch)
 	if err != nil {
 		n.backOff(false)
 		return false, err
 	}
 	answer, err := n.session.Send(n.ctx, m)
 	if err == nil {
-		record := session.Answer{Message: m.ID, Token: token.Hash(), Verdict: answer.Verdict, Reason: answer.Reason}
-		_, err = store.Do(context.WithoutCancel(n.ctx), st, store.Answer{Session: n.key, Answer: record})
+		record := session.Answer{Message: m.ID, Token: token, Verdict: answer.Verdict, Reason: answer.Reason}
+		_, err = store.Do(context.WithoutCancel(n.ctx), n.c.o.Store, store.Answer{Session: n.key, Answer: record})
 		if errors.Is(err, launch.ErrStale) { // the attempt is settled already
 			return true, nil
 		}
@@ -428,21 +467,25 @@ func (n *Conn) try(s *session.Session) (bool, error) {
 }
 
 // message is what a bridge is asked to append.
-func message(s store.Send, epoch uint64) (Message, error) {
+func message(s *store.Send, epoch uint64) (Message, error) {
 	var body store.Body
 	if err := json.Unmarshal(s.Message.Body, &body); err != nil {
 		return Message{}, launch.Refuse(launch.ErrInternal, "the stored body of a message cannot be read")
 	}
-	details := map[string]json.RawMessage{}
-	if err := json.Unmarshal(body.Details, &details); err != nil {
-		return Message{}, launch.Refuse(launch.ErrInternal, "the stored details of a message cannot be read")
+	inner, ok := bytes.CutPrefix(body.Details, []byte("{"))
+	if !ok {
+		return Message{}, launch.Refuse(launch.ErrInternal, "the stored details of a message are no object")
 	}
-	details["messageId"], _ = json.Marshal(s.Message.ID)
-	raw, err := json.Marshal(details)
+	details := append(make([]byte, 0, len(inner)+len(s.Message.ID)+20), `{"messageId":"`...)
+	details = append(append(details, s.Message.ID...), '"') // an id needs no escapes
+	if len(inner) > 1 {
+		details = append(details, ',')
+	}
+	details = append(details, inner...)
 	return Message{
 		ID: s.Message.ID, Others: s.Others, Intent: s.Message.Intent, Epoch: epoch, Deadline: s.Message.Attempt.Deadline,
-		TriggerTurn: s.Message.Kind.StartsTurn(), CustomType: body.CustomType, Content: body.Content, Details: raw,
-	}, err
+		TriggerTurn: s.Message.Kind.StartsTurn(), CustomType: body.CustomType, Content: body.Content, Details: details,
+	}, nil
 }
 
 // backOff makes the next try wait, longer after each refusal in a row.

@@ -63,7 +63,7 @@ func (s *script) Fenced() {
 }
 
 // scripted connects a script to the session of a process that never does.
-func scripted(b *bench, h *host, s *script) (*delivery.Conn, *deliverytest.Process) {
+func scripted(b *bench, h *host, s delivery.Session) (*delivery.Conn, *deliverytest.Process) {
 	b.Helper()
 	pi := b.pi(deliverytest.Options{})
 	c, err := h.Connect(bg, delivery.Hello{Session: pi.File().Key(), Process: "script", Durable: true}, s)

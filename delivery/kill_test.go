@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,15 +99,22 @@ func TestHostKilled(t *testing.T) {
 	} {
 		for _, fresh := range []bool{true, false} {
 			for _, same := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s fresh %v same %v", moment, fresh, same), func(t *testing.T) {
-					bubble(t, func(b *bench) { hostKilled(b, moment, fresh, same) })
-				})
+				for _, elsewhere := range []bool{true, false} {
+					if elsewhere && strings.HasSuffix(moment, " propose") {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s fresh %v same %v elsewhere %v", moment, fresh, same, elsewhere), func(t *testing.T) {
+						bubble(t, func(b *bench) { hostKilled(b, moment, fresh, same, elsewhere) })
+					})
+				}
 			}
 		}
 	}
 }
 
-func hostKilled(b *bench, moment string, fresh, same bool) {
+// hostKilled has the run's end committed by the host, which records the attempt
+// with it, or elsewhere, so that the host tries in a commit of its own.
+func hostKilled(b *bench, moment string, fresh, same, elsewhere bool) {
 	pi := b.pi(deliverytest.Options{})
 	h := b.host()
 	h.connect(pi)
@@ -116,7 +124,12 @@ func hostKilled(b *bench, moment string, fresh, same bool) {
 	j := h.start(pi, true)
 	h.dieAt(moment)
 	c := store.Propose{Run: j.id, Authority: j.auth, Plan: plan, Node: "a", Visit: 1, Attempt: 1, Outcome: run.OK, Output: []byte("1")}
-	_, err := store.Do(bg, h.store, c)
+	by := h.store
+	if elsewhere {
+		by = b.watch
+		defer by.Subscribe(b.committed(nil))()
+	}
+	_, err := store.Do(bg, by, c)
 	after(time.Minute)
 	h.kill()
 	pi.Wait() // the agent goes on without its host
@@ -127,7 +140,7 @@ func hostKilled(b *bench, moment string, fresh, same bool) {
 	}
 	next.connect(pi)
 	if err != nil { // nothing was committed: the worker goes on in another process
-		if moment != "before propose" {
+		if elsewhere || moment != "before propose" && moment != "before try" {
 			b.Fatalf("propose: %v", err)
 		}
 		j.end(next, run.OK)
@@ -170,7 +183,7 @@ func TestHostKilledAtPoint(t *testing.T) {
 
 // The same on a file that is opened anew, with a real commit at each moment.
 func TestHostKilledOnFile(t *testing.T) {
-	for _, moment := range []string{"after propose", "before try", "after try", "sent", "after answer", "before observe report"} {
+	for _, moment := range []string{"after propose", "after try", "send", "sent", "after answer", "before observe report"} {
 		t.Run(moment, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "flows", "flows.db")
 			synctest.Test(t, func(t *testing.T) {

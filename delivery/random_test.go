@@ -21,6 +21,7 @@ type chaos struct {
 	*bench
 	rt      *rapid.T
 	host    *host
+	other   *store.Store            // of another process
 	pis     []*deliverytest.Process // the last one is the person's
 	job     *job
 	begun   bool
@@ -164,14 +165,15 @@ func (c *chaos) another() {
 	}
 }
 
-// free reports whether a run may activate in the session.
+// free reports whether a run may activate in the session. A message that the
+// host has not noticed yet would be sent first.
 func (c *chaos) free() bool {
 	synctest.Wait()
 	a, err := c.watch.Asked(bg, c.pi().File().Key())
 	if err != nil {
 		c.Fatalf("asked: %v", err)
 	}
-	return !c.host.dead.Load() && a.Session.Host == c.host.name && a.Session.Idle &&
+	return !c.host.dead.Load() && a.Session.Host == c.host.name && a.Session.Idle && a.Unsent == 0 &&
 		a.Session.Boundary(launch.Now{Distrust: true}) == ""
 }
 
@@ -184,13 +186,17 @@ func (c *chaos) endJob() {
 		c.Fatalf("renew: %v", err)
 	}
 	var err error
+	by := c.host.store
+	if c.one(3) == 0 {
+		by = c.other
+	}
 	switch {
 	case !c.begun:
-		_, err = store.Do(bg, c.host.store, store.FailActivation{Run: c.job.id, Authority: c.job.auth, Error: launch.NewSafeError(launch.CodeActivationFailed, "no key")})
+		_, err = store.Do(bg, by, store.FailActivation{Run: c.job.id, Authority: c.job.auth, Error: launch.NewSafeError(launch.CodeActivationFailed, "no key")})
 	case c.one(2) > 0:
-		_, err = store.Do(bg, c.host.store, store.Propose{Run: c.job.id, Authority: c.job.auth, Plan: plan, Node: "a", Visit: 1, Attempt: 1, Outcome: run.OK, Output: []byte("1")})
+		_, err = store.Do(bg, by, store.Propose{Run: c.job.id, Authority: c.job.auth, Plan: plan, Node: "a", Visit: 1, Attempt: 1, Outcome: run.OK, Output: []byte("1")})
 	default:
-		_, err = store.Do(bg, c.host.store, store.Propose{Run: c.job.id, Authority: c.job.auth, Plan: plan, Node: "a", Visit: 1, Attempt: 1, Outcome: run.Failed,
+		_, err = store.Do(bg, by, store.Propose{Run: c.job.id, Authority: c.job.auth, Plan: plan, Node: "a", Visit: 1, Attempt: 1, Outcome: run.Failed,
 			Failure: launch.NewSafeError(launch.CodeNodeFailed, "it broke")})
 	}
 	if err == nil {
@@ -234,7 +240,8 @@ func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rapid.SyncTest(rt, func(rt *rapid.T) {
 			b := newBench(rt, storetest.Memory())
-			c := &chaos{bench: b, rt: rt, host: b.host()}
+			c := &chaos{bench: b, rt: rt, host: b.host(), other: store.New(b.engine, store.Options{})}
+			c.other.Subscribe(b.committed(nil))
 			c.pis = []*deliverytest.Process{b.pi(deliverytest.Options{Model: c.model})}
 			defer func() { // also of a test that has failed
 				c.letGo()

@@ -406,20 +406,26 @@ func (c Resume) run(x *tx) (launch.State, error) {
 // resume ends a pause or attention. A run that still waits goes on waiting, and
 // its request counts its prompts anew.
 func (x *tx) resume(l *launchRow, actor launch.Actor) error {
-	var q *requestRow
-	waiting := false
-	if l.HasRecord() {
-		r, err := x.record(l)
-		if err != nil {
-			return err
-		}
-		if q, err = x.asked(r); err != nil {
-			return err
-		}
-		waiting = r.Due != 0 || q != nil && q.State == request.Pending
+	if !l.HasRecord() {
+		return x.applyLaunch(l, launch.ResumeCommand{Actor: actor})
 	}
-	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: actor, Waiting: waiting}); err != nil || q == nil || !waiting {
+	r, err := x.record(l)
+	if err != nil {
 		return err
+	}
+	q, err := x.asked(r)
+	if err != nil {
+		return err
+	}
+	pending := q != nil && q.State == request.Pending
+	if err := x.applyLaunch(l, launch.ResumeCommand{Actor: actor, Waiting: r.Due != 0 || pending}); err != nil {
+		return err
+	}
+	switch {
+	case l.State == launch.Running: // its worker never stopped, and spends time again
+		return x.applyRun(l, r, run.StartClock{}, nil)
+	case !pending:
+		return nil
 	}
 	if err := x.applyRequest(q, request.Resume{}); err != nil {
 		return err

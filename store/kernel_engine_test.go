@@ -21,7 +21,7 @@ import (
 // engineRows checks the runs against their plans after every commit, and what
 // has to be gone.
 func engineRows(k *kernel, a store.All) error {
-	errs := []error{nothingLeft(a), nothingDue(a), requestsReplay(a)}
+	errs := []error{nothingLeft(a), nothingDue(a), requestsReplay(a), clockRuns(a)}
 	of := map[launch.RunID][]run.Step{}
 	for _, s := range a.Steps {
 		of[s.Run] = append(of[s.Run], s)
@@ -160,6 +160,27 @@ func nothingDue(a store.All) error {
 		}
 		if due := q.Next(s); due != request.Nothing {
 			return fmt.Errorf("NothingDue: %s of run %s (latest turn %s): %d is due and nobody does it", q.ID, q.Run, q.Latest, due)
+		}
+	}
+	return nil
+}
+
+// clockRuns: the active interval of an attempt with a budget is open while a
+// worker runs it and nobody holds it, and closed while it waits for no turn.
+func clockRuns(a store.All) error {
+	launches, turns := byRun(a.Launches), map[launch.RunID]bool{}
+	for _, s := range a.Sessions {
+		for i := range a.Messages {
+			if m := &a.Messages[i]; m.ID == s.Open && m.Request != "" {
+				turns[m.Run] = true
+			}
+		}
+	}
+	for _, r := range a.Runs {
+		l := launches[r.ID]
+		works, open := l.State == launch.Running && !l.Paused, r.Active.Opened != 0
+		if works && r.Budget > 0 && !open || open && (l.Paused || !works && !turns[r.ID]) {
+			return fmt.Errorf("ClockRuns: run %s is %s (paused %v), its attempt has %v and its interval is open: %v", r.ID, l.State, l.Paused, r.Budget, open)
 		}
 	}
 	return nil

@@ -39,6 +39,11 @@ func (k *kernel) step() {
 	default:
 		k.time()
 	}
+	granted := k.granted
+	k.granted = nil
+	for _, g := range granted {
+		k.carry(g.session, g.send, g.token)
+	}
 }
 
 func (k *kernel) start() {
@@ -186,16 +191,19 @@ func (k *kernel) report(s int) {
 	k.see(s, r)
 }
 
-// send tries the next send; the bridge takes it, drops it, refuses it, or takes
-// it and its answer is lost.
+// send tries the next send.
 func (k *kernel) send(s int) {
-	b := &k.bridges[s]
 	c := store.Try{Session: kernelSessions[s], Epoch: k.epoch(s), Token: k.token()}
-	send, err := do[store.Send](k, c)
-	if err != nil || send.Message == nil {
-		return
+	if send, err := do[store.Send](k, c); err == nil && send.Message != nil {
+		k.carry(s, send, c.Token)
 	}
-	at := attempt{send.Message.ID, c.Token}
+}
+
+// carry carries a send out: the bridge takes it, drops it, refuses it, or takes
+// it and its answer is lost.
+func (k *kernel) carry(s int, send store.Send, token launch.Digest) {
+	b := &k.bridges[s]
+	at := attempt{send.Message.ID, token}
 	verdict, answered := session.Taken, true
 	switch pickOf(k, "takes", "takes", "takes", "takes", "answer lost", "dropped", "occupied", "refused") {
 	case "answer lost":

@@ -64,11 +64,12 @@ func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events
 			bad("WritesAuthorized", "%T of run %s was accepted from %+v at %s, the claim is %+v until %s", c, id, a, wall, held, old.Claim.Expiry)
 		}
 	}
-	sessions := map[launch.SessionKey]session.Session{}
+	sessions, isSession := map[launch.SessionKey]session.Session{}, map[launch.SessionKey]session.Session{}
 	for _, s := range before.Sessions {
 		sessions[s.Key] = s
 	}
 	for _, s := range after.Sessions {
+		isSession[s.Key] = s
 		if s.Epoch < sessions[s.Key].Epoch {
 			bad("EpochsIncrease", "session %s", s.Key)
 		}
@@ -77,7 +78,9 @@ func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events
 	for _, i := range before.Intents {
 		wasIntent[i.ID] = i
 	}
+	isIntent := map[string]intents.Intent{}
 	for _, i := range after.Intents {
+		isIntent[i.ID] = i
 		if old, ok := wasIntent[i.ID]; ok {
 			errs = append(errs, intentstest.Immutable(old, i))
 		}
@@ -147,16 +150,24 @@ func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events
 		if tr.cancelled[e.Run] && e.Node != "" && was[e.Run].State == launch.Cancelled && e.Kind[:4] == "run." {
 			bad("CancelFinal", "%s of the cancelled run %s", e.Kind, e.Run)
 		}
+		_, try := c.(store.Try) // else the command has carried out an offer besides
 		if e.Turn == intents.EvClaimed {
-			old := wasIntent[e.Intent]
-			facts := intents.RunFacts{State: was[e.Run].State, Attention: was[e.Run].Park == launch.ParkAttention}
+			old, run := wasIntent[e.Intent], was[e.Run]
+			if !try {
+				old, run = isIntent[e.Intent], is[e.Run]
+			}
+			facts := intents.RunFacts{State: run.State, Attention: run.Park == launch.ParkAttention}
 			errs = append(errs, intentstest.Attempt(old, intents.Claim{Run: facts, Natural: natural(after, e.Message)}))
 		}
 		switch e.Of {
 		case session.EvAttempted:
 			s := sessions[e.Session]
-			if why := s.Boundary(launch.Now{Wall: wall}); why != "" || !s.Fresh {
-				bad("SendNeedsFree", "an attempt was recorded: %s, fresh %v", why, s.Fresh)
+			fresh := s.Fresh || isReport(c)
+			if !try {
+				s = isSession[e.Session]
+			}
+			if why := s.Boundary(launch.Now{Wall: wall}); why != "" || !fresh {
+				bad("SendNeedsFree", "an attempt was recorded: %s, fresh %v", why, fresh)
 			}
 		case session.EvSent:
 			if !shown(c, e.Message) {
@@ -204,6 +215,14 @@ func authority(c any) (launch.RunID, launch.Authority, bool) {
 		return c.Run, c.Authority, true
 	}
 	return "", launch.Authority{}, false
+}
+
+func isReport(c any) bool {
+	o, ok := c.(store.Observe)
+	if ok {
+		_, ok = o.Saw.(session.Report)
+	}
+	return ok
 }
 
 // shown reports whether a command is a report that shows the message.

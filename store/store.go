@@ -34,7 +34,8 @@ type Options struct {
 	SQLite  SQLiteOptions // used by [Open]
 	// Probe is called around every commit of a command, for crash tests: with
 	// "before <command>" once everything is written and not yet committed, and
-	// with "after <command>" once it is committed and nobody has been told.
+	// with "after <command>" once it is committed and nobody has been told. What
+	// carries out an [Offer] besides is followed by "before try" and "after try".
 	Probe func(point string)
 }
 
@@ -54,6 +55,8 @@ type Store struct {
 	tx    tx           // the running command
 	probe func(point string)
 	out   publisher
+
+	offers offers
 }
 
 // Open opens or creates the SQLite file at path. See [OpenSQLite] for what it
@@ -83,6 +86,7 @@ func New(engine Engine, o Options) *Store {
 	if id, err := s.NewID(); err == nil { // without one no active time is measured
 		s.mono = id
 	}
+	s.offers.ended.L = &s.offers.mu
 	return s
 }
 
@@ -172,10 +176,12 @@ func (s *Store) update(ctx context.Context, c any, fn func(*tx) error) error {
 	var made struct { // by the last try
 		turn   uint64
 		events []Event
+		used   []*Offer
 	}
-	err := s.engine.Update(ctx, func(rows Rows) error {
+	err := s.engine.Update(ctx, func(rows Rows) (err error) {
 		s.out.done(made.turn, nil) // of an earlier try that was rolled back
-		made.turn, made.events = s.out.take(), nil
+		s.offers.settle(made.used, false)
+		made.turn, made.events, made.used = s.out.take(), nil, nil
 		wall, mono := s.clock.Now()
 		x := &s.tx
 		now := s.watch.Observe(wall, mono, s.lease)
@@ -184,25 +190,33 @@ func (s *Store) update(ctx context.Context, c any, fn func(*tx) error) error {
 		if err := fn(x); err != nil {
 			return err
 		}
+		if made.used, err = s.offers.use(x); err != nil {
+			return err
+		}
 		if err := x.flush(); err != nil {
 			return err
 		}
 		made.events = slices.Clone(x.out)
-		s.probed("before", c)
+		s.probed("before", c, made.used)
 		return nil
 	})
 	if err != nil {
 		made.events = nil
 	} else {
-		s.probed("after", c)
+		s.probed("after", c, made.used)
 	}
+	s.offers.settle(made.used, err == nil)
 	s.out.done(made.turn, made.events)
 	return err
 }
 
-func (s *Store) probed(when string, c any) {
-	if s.probe != nil {
-		s.probe(when + " " + commandName(c))
+func (s *Store) probed(when string, c any, used []*Offer) {
+	if s.probe == nil {
+		return
+	}
+	s.probe(when + " " + commandName(c))
+	for _, o := range used {
+		s.probe(when + " " + commandName(o.try))
 	}
 }
 

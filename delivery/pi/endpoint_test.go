@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -372,58 +371,6 @@ func TestSlowReader(t *testing.T) {
 		t.Error("another connection was not served")
 	}
 	<-conn.Done()
-}
-
-func TestThousandConnectsAndKills(t *testing.T) {
-	h := &fakeHost{}
-	e, err := Listen(Options{Host: h})
-	if err != nil {
-		t.Fatal(err)
-	}
-	goroutines, files := runtime.NumGoroutine(), openFiles(t)
-	for i := range 1000 {
-		c, err := net.Dial("unix", e.socket())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i%3 > 0 {
-			line, err := encode(1, hello(e, fmt.Sprint("s", i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if i%3 == 1 {
-				line = line[:len(line)/2]
-			}
-			if _, err := c.Write(line); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := runtime.NumGoroutine(); n >= goroutines { // the one that accepts is gone too
-		t.Errorf("%d goroutines more than before", n-goroutines+1)
-	}
-	if n := openFiles(t); n >= files && files > 0 {
-		t.Errorf("%d open files more than before", n-files+1)
-	}
-	if err := e.Close(); err != nil {
-		t.Errorf("a second Close: %v", err)
-	}
-}
-
-// openFiles counts the file descriptors, or returns 0 where it cannot.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(all)
 }
 
 func TestPrivate(t *testing.T) {

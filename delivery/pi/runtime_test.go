@@ -19,15 +19,21 @@ type topic struct {
 }
 
 // openRuntime opens a host with one small workflow.
-func openRuntime(t *testing.T) *piworkflows.Runtime {
+func openRuntime(t testing.TB) *piworkflows.Runtime {
+	return openWith(t, piworkflows.Options{}, func(_ context.Context, in topic) (string, error) { return "hello " + in.Topic, nil })
+}
+
+// openWith opens a host whose workflow, greet, does what say does.
+func openWith(t testing.TB, o piworkflows.Options, say func(context.Context, topic) (string, error)) *piworkflows.Runtime {
 	t.Helper()
 	w := engine.New[topic]("greet", "1")
-	engine.Compute(w, "say", w.Input(), func(_ context.Context, in topic) (string, error) { return "hello " + in.Topic, nil })
+	engine.Compute(w, "say", w.Input(), say)
 	greet, err := w.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := piworkflows.Open(piworkflows.Options{Path: filepath.Join(t.TempDir(), "db", "flows.db"), Workflows: []*engine.Workflow{greet}})
+	o.Path, o.Workflows = filepath.Join(t.TempDir(), "db", "flows.db"), []*engine.Workflow{greet}
+	rt, err := piworkflows.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +59,11 @@ type bot struct {
 	sends   []sendBody
 	answers map[uint64]chan body
 	taken   chan string // messages whose turn has to be played
+
+	heard, parsed time.Time // when the last send was in hand, and understood
 }
 
-func newBot(t *testing.T, e *Endpoint, session string) *bot {
+func newBot(t testing.TB, e *Endpoint, session string) *bot {
 	b := &bot{client: dial(t, e), idle: true, branch: map[string]bool{}, answers: map[uint64]chan body{}, taken: make(chan string, 8)}
 	b.epoch = b.hello(e, session).Epoch
 	go b.listen()
@@ -68,11 +76,13 @@ func (b *bot) listen() {
 		if err != nil {
 			return
 		}
+		heard := time.Now()
 		id, got, err := decode(fromHost, line, MaxFrame)
 		if err != nil {
 			b.t.Error(err)
 			return
 		}
+		parsed := time.Now()
 		b.mu.Lock()
 		switch got := got.(type) {
 		case *lookBody:
@@ -82,6 +92,7 @@ func (b *bot) listen() {
 			}
 			b.write(id, r)
 		case *sendBody:
+			b.heard, b.parsed = heard, parsed
 			verdict := "taken"
 			if !b.idle {
 				verdict = "occupied"

@@ -259,11 +259,11 @@ func decode(from side, line []byte, maxBytes int) (id uint64, b body, err error)
 
 // encode makes a frame with its line end.
 func encode(id uint64, b body) ([]byte, error) {
-	raw, err := json.Marshal(b)
-	if err != nil {
-		return nil, launch.Refuse(launch.ErrInternal, "a frame cannot be encoded")
-	}
-	line, err := json.Marshal(frame{Kind: b.kind(), ID: id, Body: raw})
+	line, err := json.Marshal(struct { // frame, with a body that is not encoded yet
+		Kind string `json:"kind"`
+		ID   uint64 `json:"id"`
+		Body body   `json:"body"`
+	}{b.kind(), id, b})
 	if err != nil {
 		return nil, launch.Refuse(launch.ErrInternal, "a frame cannot be encoded")
 	}

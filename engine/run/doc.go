@@ -34,16 +34,6 @@
 //     attempt sees the revision that stood when it began.
 //   - run/route: a settled node without a way on ends the run: ok as completed,
 //     failed as failed, timed_out as timed_out, cancelled as cancelled.
-//   - run/retry: an execution that ended with an outcome that its node declares is
-//     tried again in the same visit, as a new attempt, as often as declared: at
-//     once, or after a backoff that doubles. Interruption does not count.
-//   - run/wait: an attempt opens at most one request, and waits for it from the
-//     transaction that opens it. The request keeps the attempt.
-//   - run/active: an attempt with a budget spends it only in recorded intervals,
-//     on a monotonic clock: while its code runs or a turn of its request is open.
-//     Readings of two processes' clocks are never compared.
-//   - run/settings: an attempt sees the settings that stood when it began. A change
-//     is a merge patch against a revision; a model changes only declared paths.
 //   - run/step-limit: a run settles at most MaxSteps executions; one that would
 //     go on after that fails with step_limit.
 //   - run/output: an output is valid JSON of at most [launch.MaxOutput] bytes and

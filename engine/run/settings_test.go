@@ -1,8 +1,10 @@
 package run
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -53,6 +55,12 @@ func TestPatch(t *testing.T) {
 			}
 		})
 	}
+	if got, err := Patch([]byte(`{"a":9007199254740993,"t":"<&>"}`), []byte(`{"b":1}`), nil); err != nil || string(got) != `{"a":9007199254740993,"b":1,"t":"<&>"}` {
+		t.Errorf("what is not named stays as it was written: %s, %v", got, err)
+	}
+	if got, err := Patch([]byte(`{"a":5}`), []byte(`{"a":{"b":1}}`), []string{"a.b"}); !errors.Is(err, launch.ErrNotAllowed) {
+		t.Errorf("a value above an allowed path was replaced: %s, %v", got, err)
+	}
 	if _, err := Patch([]byte(`[`), []byte(`{}`), nil); !errors.Is(err, launch.ErrInternal) {
 		t.Errorf("settings that decay: %v", err)
 	}
@@ -83,26 +91,64 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// FuzzPatch: hostile patches are refused or leave an object, and the same patch
-// again changes nothing.
+// FuzzPatch: no patch panics; what it gives is an object in bounds, the same when
+// it is applied again, and keeps what no path covers.
 func FuzzPatch(f *testing.F) {
-	for _, s := range []string{`{}`, `{"a":{"b":null}}`, `{"a":[{}]}`, `{"x":{"y":{"z":1e3}}}`, `[`, `null`} {
-		f.Add([]byte(s))
+	for _, patch := range []string{`{}`, `{"a":1}`, `{"a":{"b":null}}`, `{"a":{"b":{"c":[null]}}}`, `{"x":{}}`, `{"a.b":1}`, `{"a":null}`, `null`} {
+		for _, settings := range []string{`{}`, `{"a":{"b":1,"d":2},"x":5}`, `{"a":5}`} {
+			f.Add([]byte(settings), []byte(patch))
+		}
 	}
-	f.Fuzz(func(t *testing.T, patch []byte) {
-		once, err := Patch([]byte(`{"a":{"b":1}}`), patch, nil)
-		if err != nil {
-			if r, ok := errors.AsType[*launch.Refusal](err); !ok || r.Kind != launch.ErrInvalid {
-				t.Fatalf("not a typed refusal: %v", err)
-			}
+	f.Fuzz(func(t *testing.T, settings, patch []byte) {
+		var old, now map[string]any
+		if len(settings) > MaxSettings/2 || json.Unmarshal(settings, &old) != nil || old == nil {
 			return
 		}
-		var object map[string]any
-		if json.Unmarshal(once, &object) != nil || object == nil {
-			t.Fatalf("left %s", once)
-		}
-		if twice, err := Patch(once, patch, nil); err != nil || string(twice) != string(once) {
-			t.Fatalf("again: %s became %s, %v", once, twice, err)
+		for _, paths := range [][]string{nil, {"a.b"}} {
+			got, err := Patch(settings, patch, paths)
+			if err != nil {
+				var r *launch.Refusal
+				if !errors.As(err, &r) || r.Message == "" {
+					t.Fatalf("refused without a kind: %v", err)
+				}
+				continue
+			}
+			if json.Unmarshal(got, &now) != nil || now == nil || len(got) > MaxSettings {
+				t.Fatalf("%s is no object in bounds", got)
+			}
+			if again, err := Patch(got, patch, paths); err != nil || !bytes.Equal(again, got) {
+				t.Fatalf("applied again it gives %s, %v; before %s", again, err, got)
+			}
+			if paths != nil && !reflect.DeepEqual(outside(old), outside(now)) {
+				t.Fatalf("%s changed %s to %s", patch, settings, got)
+			}
+			now = nil
 		}
 	})
+}
+
+// outside returns settings without what path a.b covers; an object that is left
+// empty counts as none.
+func outside(settings map[string]any) map[string]any {
+	kept := map[string]any{}
+	for name, v := range settings {
+		below, isObject := v.(map[string]any)
+		if name == "a.b" {
+			continue
+		}
+		if name != "a" || !isObject {
+			kept[name] = v
+			continue
+		}
+		rest := map[string]any{}
+		for name, v := range below {
+			if name != "b" {
+				rest[name] = v
+			}
+		}
+		if len(rest) > 0 {
+			kept[name] = rest
+		}
+	}
+	return kept
 }
