@@ -25,7 +25,7 @@ type Presentation = store.Presentation
 // The methods are called one at a time, with a context that ends with the host;
 // Close waits for the call that runs. An error means "try again later", and holds
 // up no other decision. Each call is made once, but for errors and crashes, which
-// repeat it (rule channel/once); so a channel recognises a request that it shows
+// repeat it (rule delivery/channel); so a channel recognises a request that it shows
 // already.
 type Channel interface {
 	// Deliver shows an open decision. One that is over is never shown.

@@ -55,7 +55,7 @@ func (r *presentationRow) Fields(f *Fields) {
 
 // Present says what a channel has to do about a decision, and records before it
 // is shown that it may be: what a channel may show is taken back once it is over,
-// whatever becomes of this process (rule channel/once). Answer: [Presenting].
+// whatever becomes of this process (rule delivery/channel). Answer: [Presenting].
 type Present struct {
 	Channel string // 1 to 512 printable bytes
 	Request string
