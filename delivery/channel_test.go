@@ -272,11 +272,16 @@ func TestChannelFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		const bad = 150
 		s := b.process()
-		tries := map[string][]time.Time{}
-		w := &wall{}
+		var mu sync.Mutex
+		var at []time.Time // tries of one of them
 		healed := false
+		w := &wall{}
 		w.at = func(call string) error {
-			tries[call] = append(tries[call], time.Now())
+			mu.Lock()
+			defer mu.Unlock()
+			if call == "show bad7" {
+				at = append(at, time.Now())
+			}
 			if strings.HasPrefix(call, "show bad") && !healed {
 				return errors.New("not now")
 			}
@@ -295,11 +300,13 @@ func TestChannelFails(t *testing.T) {
 			b.decide(s, id, "approve")
 			w.told(b, "a later one", fmt.Sprint("show more", n), fmt.Sprintf("over more%d accepted", n))
 		}
-		if n := len(tries["show bad7"]); n != 1 {
-			b.Errorf("%d tries although nothing has passed", n)
+		mu.Lock()
+		if len(at) != 1 {
+			b.Errorf("%d tries although no time has passed", len(at))
 		}
+		mu.Unlock()
 		after(10 * time.Minute)
-		at := tries["show bad7"]
+		mu.Lock()
 		want := 250 * time.Millisecond
 		for i := 1; i < len(at); i++ {
 			if got := at[i].Sub(at[i-1]); got != want {
@@ -310,8 +317,9 @@ func TestChannelFails(t *testing.T) {
 		if len(at) < 20 {
 			b.Errorf("%d tries in ten minutes", len(at))
 		}
-		w.told(b, "nothing new")
 		healed = true
+		mu.Unlock()
+		w.told(b, "nothing new")
 		after(30 * time.Second)
 		w.mu.Lock()
 		if slices.Sort(w.calls); len(w.calls) != bad || len(slices.Compact(w.calls)) != bad {
