@@ -70,6 +70,7 @@ type toolArgs struct {
 	Effect   string          `json:"effectId,omitempty"`
 	Finding  string          `json:"finding,omitempty"`
 	Evidence string          `json:"evidence,omitempty"`
+	Message  string          `json:"messageId,omitempty"`
 }
 
 // toolParams describes what actions take, in the order of the schema. A person's
@@ -91,6 +92,7 @@ var toolParams = []struct {
 	{"effectId", "string", "", true},
 	{"finding", "string", "", true},
 	{"evidence", "string", "", true},
+	{"messageId", "string", "", true},
 }
 
 // toolActions is the one list of actions: the schema and the commands are made
@@ -113,6 +115,7 @@ var toolActions = []struct {
 	{"configure", "change the settings of a run, by runId and revision", "[runId] <settings...>", false, (*Conn).configure},
 	{"resume", "let a run go on that is paused or waits for attention", "[runId]", true, (*Conn).resume},
 	{"decide", "decide what only a person decides", "<requestId> <choice> [text...]", true, (*Conn).decide},
+	{"reopen", "try to send a blocked message again", "[messageId]", true, (*Conn).reopen},
 	{"resolve", "say whether an effect happened: applied or rejected, with what you found", "<effectId> <finding> <evidence...>", true, (*Conn).resolve},
 }
 

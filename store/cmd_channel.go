@@ -3,18 +3,21 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"math"
+	"slices"
 
 	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
 )
 
-// presentationRow is a row of workflow_presentations: one decision as one channel
-// of a host shows it.
+// presentationRow is a row of workflow_presentations: one decision that one
+// channel of a host shows, or was about to show.
 type presentationRow struct {
 	Channel string
 	Request string
-	Shown   launch.Time // 0: it is being shown for the first time
+	Shown   launch.Time // 0: nobody knows whether it is
 	Told    launch.Time // that it is over
 }
 
@@ -50,47 +53,75 @@ func (r *presentationRow) Fields(f *Fields) {
 	opt(f, &r.Told)
 }
 
-// Shown records that a channel is about to show a decision, shows it, or was told
-// that it is over. Answer: nothing.
-type Shown struct {
+// Present says what a channel has to do about a decision, and records before it
+// is shown that it may be: what a channel may show is taken back once it is over,
+// whatever becomes of this process (rule delivery/channel). Answer: [Presenting].
+type Present struct {
 	Channel string // 1 to 512 printable bytes
 	Request string
-	// Begins is set before the first call that shows it, so that the channel is
-	// told of its end whatever comes of that call.
-	Begins bool
-	Over   bool
+}
+
+// Presenting is the answer to [Present].
+type Presenting struct {
+	Due bool // Presentation is to be shown, or taken back if it is over
+	Presentation
+}
+
+func (c Present) run(x *tx) (Presenting, error) {
+	row, q, err := x.shown(c.Channel, c.Request)
+	if err != nil || row == nil && q.State.Over() || row != nil && (row.Told != 0 || row.Shown != 0 && !q.State.Over()) {
+		return Presenting{}, err
+	}
+	p, err := x.presentation(q)
+	if err != nil {
+		return Presenting{}, err
+	}
+	if row == nil {
+		x.shows.insert(presentationRow{Channel: c.Channel, Request: c.Request})
+	}
+	return Presenting{true, p}, nil
+}
+
+// Shown records that a channel shows a decision, or that it was told that the
+// decision is over. Answer: nothing.
+type Shown struct {
+	Channel string // as in [Present], which comes first
+	Request string
+	Over    bool
 }
 
 func (c Shown) run(x *tx) (struct{}, error) {
-	none := struct{}{}
-	for _, k := range [...]struct{ field, value string }{{"channel", c.Channel}, {"request id", c.Request}} {
-		if err := launch.CheckKey(k.field, k.value); err != nil {
-			return none, err
-		}
-	}
-	q, err := x.request(c.Request)
-	if err != nil {
-		return none, err
-	}
-	if q == nil || q.Kind != run.Decision {
-		return none, launch.Refuse(launch.ErrNotFound, "no such decision; check the request id")
-	}
-	row, err := x.shows.load(x, presentationRow{Channel: c.Channel, Request: c.Request}, func(r *presentationRow) bool {
-		return r.Channel == c.Channel && r.Request == c.Request
-	})
-	if err != nil {
-		return none, err
-	}
-	if row == nil {
-		row = x.shows.insert(presentationRow{Channel: c.Channel, Request: c.Request})
-	}
-	if !c.Begins && row.Shown == 0 {
+	row, _, err := x.shown(c.Channel, c.Request)
+	switch {
+	case err != nil:
+	case row == nil:
+		err = launch.Refuse(launch.ErrNotFound, "the channel was not given that decision; present it first")
+	case c.Over && row.Told == 0:
+		row.Told = x.now.Wall
+	case !c.Over && row.Shown == 0:
 		row.Shown = x.now.Wall
 	}
-	if c.Over && row.Told == 0 {
-		row.Told = x.now.Wall
+	return struct{}{}, err
+}
+
+// shown returns a decision, and the row of a channel about it or nil.
+func (x *tx) shown(channel, id string) (*presentationRow, *requestRow, error) {
+	for _, k := range [...]struct{ field, value string }{{"channel", channel}, {"request id", id}} {
+		if err := launch.CheckKey(k.field, k.value); err != nil {
+			return nil, nil, err
+		}
 	}
-	return none, nil
+	q, err := x.request(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if q == nil || q.Kind != run.Decision {
+		return nil, nil, launch.Refuse(launch.ErrNotFound, "no such decision; check the request id")
+	}
+	row, err := x.shows.load(x, presentationRow{Channel: channel, Request: id}, func(r *presentationRow) bool {
+		return r.Channel == channel && r.Request == id
+	})
+	return row, q, err
 }
 
 // Presentation is a decision as a channel gets to see it. What it is about, its
@@ -111,84 +142,52 @@ type Presentation struct {
 	By     request.Provenance `json:"by"`
 }
 
-// Presentations returns what a channel has to do: open decisions that it does
-// not show yet, and those that it shows or may show and that are over, at most
-// limit of each, the oldest first.
-func (s *Store) Presentations(ctx context.Context, channel string, limit int) (all []Presentation, err error) {
+// Unpresented returns the decisions about which a channel has something to do:
+// open ones that it does not show yet, the oldest first, and then those over that
+// it shows. [Present] says what.
+func (s *Store) Unpresented(ctx context.Context, channel string) (due []string, err error) {
 	err = s.view(ctx, func(x *tx) error {
-		var q requestRow
-		all, err = x.present(all, requestsDecisions, nil, &q, &q.ID, limit, func(id string) (bool, error) {
-			row := presentationRow{Channel: channel, Request: id}
-			found, err := x.rows.Get(&row)
-			return !found || row.Shown == 0, err
-		})
-		if err != nil {
+		const all = math.MaxInt32  // ids alone
+		shows := map[string]bool{} // whether that is known
+		var row presentationRow
+		if err := x.rows.Scan(presentationsOpen, []Value{{Kind: Text, Text: channel}}, all, &row, func() bool {
+			shows[row.Request] = row.Shown != 0
+			return true
+		}); err != nil {
 			return err
 		}
-		var shown presentationRow
-		all, err = x.present(all, presentationsOpen, []Value{{Kind: Text, Text: channel}}, &shown, &shown.Request, limit, func(id string) (bool, error) {
-			q := requestRow{request.Request{ID: id}}
-			found, err := x.rows.Get(&q)
-			return found && q.State.Over(), err
-		})
-		return err
+		var q requestRow
+		if err := x.rows.Scan(requestsDecisions, nil, all, &q, func() bool {
+			if !shows[q.ID] {
+				due = append(due, q.ID)
+			}
+			delete(shows, q.ID)
+			return true
+		}); err != nil {
+			return err
+		}
+		due = append(due, slices.Sorted(maps.Keys(shows))...)
+		return nil
 	})
-	return all, err
+	return due, err
 }
 
-// present adds the first limit decisions of an index that are wanted, however
-// many others come before them. id is that of the row that a scan reads.
-func (x *tx) present(all []Presentation, ix *Index, prefix []Value, row Row, id *string, limit int, wanted func(id string) (bool, error)) ([]Presentation, error) {
-	for most := launch.MaxList; ; most *= 4 {
-		var read, ids []string
-		if err := x.rows.Scan(ix, prefix, most, row, func() bool { read = append(read, *id); return true }); err != nil {
-			return all, err
-		}
-		for _, id := range read {
-			if len(ids) == limit {
-				break
-			}
-			ok, err := wanted(id)
-			if err != nil {
-				return all, err
-			}
-			if ok {
-				ids = append(ids, id)
-			}
-		}
-		if len(ids) < limit && len(read) == most {
-			continue
-		}
-		for _, id := range ids {
-			var err error
-			if all, err = x.presentation(all, id); err != nil {
-				return all, err
-			}
-		}
-		return all, nil
-	}
-}
-
-func (x *tx) presentation(all []Presentation, id string) ([]Presentation, error) {
-	q, err := x.request(id)
-	if err != nil || q == nil {
-		return all, err
-	}
+func (x *tx) presentation(q *requestRow) (Presentation, error) {
 	l, err := x.launch(q.Run)
 	if err != nil {
-		return all, err
+		return Presentation{}, err
 	}
 	p := Presentation{Request: q.ID, Revision: q.Revision, Workflow: l.Workflow, Run: q.Run, Session: string(q.Session), Deadline: q.Deadline,
 		Over: q.State.Over(), State: q.State.String(), By: q.By}
 	if json.Unmarshal(q.Contract, &p.Contract) != nil {
-		return all, launch.Refuse(launch.ErrInternal, "the stored contract of a request cannot be read; run verify and restore a backup")
+		return Presentation{}, launch.Refuse(launch.ErrInternal, "the stored contract of a request cannot be read; run verify and restore a backup")
 	}
 	if q.State == request.Accepted {
 		if p.Choice, err = x.choice(q); err != nil {
-			return all, err
+			return Presentation{}, err
 		}
 	}
-	return append(all, p), nil
+	return p, nil
 }
 
 // choice is what a decision came to. Its answer lies in the request until the run
