@@ -74,8 +74,7 @@ func TestStory(t *testing.T) {
 		{"published, by the one run: Rafts are flat boats. They float.", "with what was approved"},
 		{"/workflow restart: Run … is queued again as run …", "a restart is asked for"},
 		{"it asks: waiting at draft", "and begins anew"},
-		{"the model calls cancel: Run … is cancelled.", "the model cancels it in its own turn"},
-		{"it ends: cancelled", "at once"},
+		{"it ends: cancelled", "the model cancels it in its own turn, which is stopped at once"},
 		{"successor turns told, for two runs: 2", "and the model is told of each end once"},
 	} {
 		i := strings.Index(out[at:], want.line)
