@@ -400,22 +400,33 @@ func (x *tx) turnOpened(id string) error {
 // clock applies a clock command to the attempt of an open request, unless its
 // run is held.
 func (x *tx) clock(q *requestRow, c run.Command) error {
-	if q.State != request.Pending {
-		return nil
-	}
-	l, err := x.launch(q.Run)
-	if err != nil || l.State.Terminal() || l.Paused {
-		return err
-	}
-	r, err := x.record(l)
-	if err != nil || !r.Asked || r.Node != q.Node || r.Visit != q.Visit || r.Attempt != q.Attempt {
+	l, r, err := x.attempt(q)
+	if err != nil || r == nil {
 		return err
 	}
 	return x.applyRun(l, r, c, nil)
 }
 
+// attempt returns the launch and the run whose current attempt waits for an open
+// request, or nil when there is none or the run is held.
+func (x *tx) attempt(q *requestRow) (*launchRow, *runRow, error) {
+	if q.State != request.Pending {
+		return nil, nil, nil
+	}
+	l, err := x.launch(q.Run)
+	if err != nil || l.State.Terminal() || l.Paused {
+		return nil, nil, err
+	}
+	r, err := x.record(l)
+	if err != nil || !r.Asked || r.Node != q.Node || r.Visit != q.Visit || r.Attempt != q.Attempt {
+		return nil, nil, err
+	}
+	return l, r, nil
+}
+
 // turnClosed notes how a turn of a request ended, and takes what it said as the
-// response that the request may be waiting for.
+// response that the request may be waiting for. The attempt whose time the turn
+// has used up is over, also when the host could not record that in the turn.
 func (x *tx) turnClosed(c follow.TurnClosed) error {
 	q, err := x.request(c.Request)
 	if err != nil || q == nil {
@@ -431,12 +442,20 @@ func (x *tx) turnClosed(c follow.TurnClosed) error {
 	if err := x.clock(q, run.StopClock{}); err != nil {
 		return err
 	}
-	if q.Kind != run.Assistant || c.End != session.Completed || q.State != request.Pending || x.reply == nil || !x.reply.Usable {
+	if q.Kind == run.Assistant && c.End == session.Completed && q.State == request.Pending && x.reply != nil && x.reply.Usable {
+		if _, err = x.respond(request.Act{Request: q.ID, Action: request.ActRespond, Actor: launch.Model, Session: q.Session,
+			Key: "turn:" + launch.DigestOf([]byte(c.Turn)).String(), Payload: encode(x.reply.Text)}); err != nil {
+			return err
+		}
+	}
+	_, r, err := x.attempt(q)
+	if err != nil || r == nil {
+		return err
+	}
+	if left, limited := r.Left(); !limited || left > 0 {
 		return nil
 	}
-	_, err = x.respond(request.Act{Request: q.ID, Action: request.ActRespond, Actor: launch.Model, Session: q.Session,
-		Key: "turn:" + launch.DigestOf([]byte(c.Turn)).String(), Payload: encode(x.reply.Text)})
-	return err
+	return x.applyRequest(q, request.Expire{Why: launch.CodeTimedOut})
 }
 
 // Lapse handles what is due at this moment: requests whose deadline has passed
