@@ -19,6 +19,7 @@ import (
 // Reporter is what a bridge reports to: a [Conn], or what stands in for one.
 type Reporter interface {
 	TurnStarted(ctx context.Context, turn, message string) (Ownership, error)
+	Replied(turn string, r Reply)
 	TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error
 	Input(ctx context.Context) error
 	Changed()
