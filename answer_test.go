@@ -260,7 +260,7 @@ func TestPresentOnTwoHosts(t *testing.T) {
 	for _, c := range []*board{a, b} {
 		until(t, "it is taken back", func() bool { _, ok := c.get(true, id); return ok })
 		p, _ := c.get(true, id)
-		if !p.Over || p.State != "accepted" || p.By.Person != "bob" || p.By.Channel != "b" || p.By.Event != "click" {
+		if !p.Over || p.State != "accepted" || p.Choice != "approve" || p.By.Person != "bob" || p.By.Channel != "b" || p.By.Event != "click" {
 			t.Errorf("it was told %+v", p)
 		}
 		raw, err := json.Marshal([]delivery.Presentation{p, c.shown[id]})

@@ -82,7 +82,7 @@ var toolParams = []struct {
 	{"workflow", "string", "name of the workflow to start", false},
 	{"input", "object", "its input; list shows the schema", false},
 	{"runId", "string", "the exact run", false},
-	{"revision", "integer", "runRevision of the run to restart, or revision of the settings, as status shows it", false},
+	{"revision", "integer", "runRevision of the run to restart, or settingsRevision of the settings to change, as status shows it", false},
 	{"requestId", "string", "the exact request, as the message that asks names it", false},
 	{"output", "", "the answer, in the form that the request names", false},
 	{"progress", "object", "status, completed, total, unit", false},

@@ -113,6 +113,9 @@ func (c *Conn) cancelRun(ctx context.Context, call ToolCall, args toolArgs) (str
 	if err != nil {
 		return "", nil, err
 	}
+	if done.Won && !call.Person {
+		c.Stopped(ctx) // the turn that makes this call, as a rule
+	}
 	text := "Run " + string(args.RunID)
 	switch {
 	case done.Won:

@@ -63,6 +63,11 @@ type Conn struct {
 	record sync.Mutex
 	seen   atomic.Uint64 // reports of the bridge so far: a look that overlaps one is repeated
 
+	waiting struct { // calls of Stopped
+		sync.Mutex
+		told []chan struct{}
+	}
+
 	replies struct { // of turns that are not settled yet
 		sync.Mutex
 		turn  string
@@ -124,6 +129,28 @@ func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership
 		n.wake()
 	}
 	return seen.Own, err
+}
+
+// stopWait is how long [Conn.Stopped] waits for a bridge that does not answer.
+const stopWait = time.Second
+
+// Stopped waits, for a bounded time, until the bridge was told to stop the turn
+// that a commit before this call wants stopped, if there is one (rule
+// delivery/stopped).
+func (n *Conn) Stopped(ctx context.Context) {
+	told, late := make(chan struct{}), make(chan struct{})
+	timer := n.c.o.Store.Clock().AfterFunc(stopWait, func() { close(late) })
+	defer timer.Stop()
+	n.waiting.Lock()
+	n.waiting.told = append(n.waiting.told, told)
+	n.waiting.Unlock()
+	n.wake()
+	select {
+	case <-told:
+	case <-late:
+	case <-ctx.Done():
+	case <-n.done:
+	}
 }
 
 // Reply is what a turn said; see [Conn.Replied].
@@ -298,6 +325,10 @@ func (n *Conn) step() (bool, error) {
 	if granted != nil {
 		return n.send(granted)
 	}
+	n.waiting.Lock()
+	waiting := n.waiting.told
+	n.waiting.told = nil
+	n.waiting.Unlock()
 	st := n.c.o.Store
 	asked, err := st.Asked(n.ctx, n.key)
 	if err != nil {
@@ -316,6 +347,9 @@ func (n *Conn) step() (bool, error) {
 			}
 		}
 		n.aborted = m
+	}
+	for _, told := range waiting {
+		close(told)
 	}
 	if !n.ready.Load() {
 		return false, nil

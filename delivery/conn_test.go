@@ -269,6 +269,43 @@ func TestAbortIsRepeated(t *testing.T) {
 	})
 }
 
+// Stopped returns when the bridge was told to stop the turn, or does not answer.
+func TestStopped(t *testing.T) {
+	for _, c := range []struct {
+		why   string
+		takes time.Duration // of the bridge's answer
+		waits time.Duration
+	}{
+		{"the bridge is told first", 100 * time.Millisecond, 100 * time.Millisecond},
+		{"a bridge that does not answer holds nobody up", time.Minute, time.Second},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				h := b.host()
+				s := &script{
+					send: func(context.Context, delivery.Message) (delivery.Answer, error) {
+						return delivery.Answer{Verdict: delivery.Taken}, nil
+					},
+					abort: func(string) error { after(c.takes); return nil },
+				}
+				conn, pi := scripted(b, h, s)
+				j := h.start(pi, true)
+				id := j.end(h, run.Failed)
+				synctest.Wait()
+				do(b, store.Cancel{Run: j.id, Actor: launch.Person})
+				if _, err := conn.TurnStarted(bg, "t", issue(id, 1)); err != nil {
+					b.Fatalf("started: %v", err)
+				}
+				began := time.Now()
+				if conn.Stopped(bg); time.Since(began) != c.waits {
+					b.Errorf("waited %s, want %s", time.Since(began), c.waits)
+				}
+				after(2 * time.Minute)
+			})
+		})
+	}
+}
+
 // The answer to a send that is settled already does not end the connection.
 func TestAnswerToSettledSend(t *testing.T) {
 	bubble(t, func(b *bench) {

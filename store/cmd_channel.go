@@ -134,11 +134,12 @@ type Presentation struct {
 	Session  string           `json:"session,omitempty"`
 	Contract request.Contract `json:"contract"` // title, text, choices, audience
 	Deadline launch.Time      `json:"deadline,omitempty"`
-	// Over is set once the decision is no longer open; State and By then say how
-	// it ended.
-	Over  bool               `json:"over,omitempty"`
-	State string             `json:"state"`
-	By    request.Provenance `json:"by"`
+	// Over is set once the decision is no longer open; State, and if it was accepted
+	// Choice and By, then say how it ended.
+	Over   bool               `json:"over,omitempty"`
+	State  string             `json:"state"`
+	Choice string             `json:"choice,omitempty"`
+	By     request.Provenance `json:"by"`
 }
 
 // Unpresented returns the decisions about which a channel has something to do:
@@ -181,5 +182,28 @@ func (x *tx) presentation(q *requestRow) (Presentation, error) {
 	if json.Unmarshal(q.Contract, &p.Contract) != nil {
 		return Presentation{}, launch.Refuse(launch.ErrInternal, "the stored contract of a request cannot be read; run verify and restore a backup")
 	}
+	if q.State == request.Accepted {
+		if p.Choice, err = x.choice(q); err != nil {
+			return Presentation{}, err
+		}
+	}
 	return p, nil
+}
+
+// choice is what a decision came to. Its answer lies in the request until the run
+// has taken it over.
+func (x *tx) choice(q *requestRow) (string, error) {
+	answer := q.Answer
+	if answer == nil {
+		step := stepRow{run.Step{Run: q.Run, Node: q.Node, Visit: q.Visit, Attempt: q.Attempt}}
+		if _, err := x.rows.Get(&step); err != nil {
+			return "", err
+		}
+		answer = step.Output
+	}
+	var d request.Decision
+	if json.Unmarshal(answer, &d) != nil { // a run that ended before it took it over
+		return "", nil
+	}
+	return d.Choice, nil
 }

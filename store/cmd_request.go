@@ -317,6 +317,15 @@ func (x *tx) takeOver(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next
 			return next, x.applyRun(l, r, run.StartClock{}, p)
 		}
 	}
+	if err := x.applyRun(l, r, run.StopClock{}, p); err != nil { // of the check
+		return Next{}, err
+	}
+	if err := x.timeUp(r, q); err != nil {
+		return Next{}, err
+	}
+	if q.State == request.Expired {
+		return x.takeOver(l, r, q, p)
+	}
 	return x.await(l, r, q, p)
 }
 
@@ -341,11 +350,15 @@ func (x *tx) await(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next, e
 	return Next{Parked: true}, x.promptAgain(q.ID, false)
 }
 
-// verdict carries out what a node's validation code said of a candidate.
+// verdict carries out what a node's validation code said of a candidate. One that
+// comes after the request is over says nothing: the run goes on with how it ended.
 func (x *tx) verdict(l *launchRow, r *runRow, p *run.Plan, c *Propose) (Next, error) {
 	q, err := x.asked(r)
 	if err != nil {
 		return Next{}, err
+	}
+	if q != nil && q.State.Over() {
+		return x.takeOver(l, r, q, p)
 	}
 	if q == nil || q.State != request.Validating {
 		return Next{}, launch.Refuse(launch.ErrConflict, "no answer of node %s is being validated", c.Node)
@@ -400,33 +413,22 @@ func (x *tx) turnOpened(id string) error {
 // clock applies a clock command to the attempt of an open request, unless its
 // run is held.
 func (x *tx) clock(q *requestRow, c run.Command) error {
-	l, r, err := x.attempt(q)
-	if err != nil || r == nil {
+	if q.State != request.Pending {
+		return nil
+	}
+	l, err := x.launch(q.Run)
+	if err != nil || l.State.Terminal() || l.Paused {
+		return err
+	}
+	r, err := x.record(l)
+	if err != nil || !r.Asked || r.Node != q.Node || r.Visit != q.Visit || r.Attempt != q.Attempt {
 		return err
 	}
 	return x.applyRun(l, r, c, nil)
 }
 
-// attempt returns the launch and the run whose current attempt waits for an open
-// request, or nil when there is none or the run is held.
-func (x *tx) attempt(q *requestRow) (*launchRow, *runRow, error) {
-	if q.State != request.Pending {
-		return nil, nil, nil
-	}
-	l, err := x.launch(q.Run)
-	if err != nil || l.State.Terminal() || l.Paused {
-		return nil, nil, err
-	}
-	r, err := x.record(l)
-	if err != nil || !r.Asked || r.Node != q.Node || r.Visit != q.Visit || r.Attempt != q.Attempt {
-		return nil, nil, err
-	}
-	return l, r, nil
-}
-
 // turnClosed notes how a turn of a request ended, and takes what it said as the
-// response that the request may be waiting for. The attempt whose time the turn
-// has used up is over, also when the host could not record that in the turn.
+// response that the request may be waiting for.
 func (x *tx) turnClosed(c follow.TurnClosed) error {
 	q, err := x.request(c.Request)
 	if err != nil || q == nil {
@@ -448,12 +450,33 @@ func (x *tx) turnClosed(c follow.TurnClosed) error {
 			return err
 		}
 	}
-	_, r, err := x.attempt(q)
-	if err != nil || r == nil {
+	l, err := x.launch(q.Run)
+	if err != nil || l.State.Terminal() {
 		return err
 	}
-	if left, limited := r.Left(); !limited || left > 0 {
+	r, err := x.record(l)
+	if err != nil {
+		return err
+	}
+	return x.timeUp(r, q)
+}
+
+// timeUp ends an attempt that has used up its budget and whose request is still
+// open, so that nobody is asked again to no purpose. While a turn of it is open
+// that is for [Sample], which stops the turn.
+func (x *tx) timeUp(r *runRow, q *requestRow) error {
+	left, limited := r.Left()
+	if !limited || left > 0 || q.State != request.Pending || q.ID != request.ID(r.ID, r.Node, r.Visit, r.Attempt) {
 		return nil
+	}
+	if q.Session != "" {
+		s, err := x.session(q.Session)
+		if err != nil {
+			return err
+		}
+		if _, open, err := x.openTurn(s); err != nil || open == q {
+			return err
+		}
 	}
 	return x.applyRequest(q, request.Expire{Why: launch.CodeTimedOut})
 }

@@ -27,6 +27,7 @@ const START_MS = 1_000; // in which a turn that was asked for makes Pi busy
 const DEFERRED_MS = 30_000; // the same, when settled handlers of others run
 const CONNECT_MS = 1_500; // that a tool call waits for a connection
 const ANSWER_MS = 20_000; // that a tool call waits for its answer
+const OWN_MS = 1_000; // the same, once the host has stopped the turn that makes the call
 const LEAVE_MS = 1_000; // that a shutdown waits for the host
 const MIN_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
@@ -783,7 +784,7 @@ class Bridge {
     return new Promise((resolve) => {
       const finish = (result) => {
         clearTimeout(timer);
-        signal?.removeEventListener?.("abort", call.lost);
+        signal?.removeEventListener?.("abort", stopped);
         this.calls.delete(call);
         resolve(result);
       };
@@ -802,9 +803,14 @@ class Bridge {
         },
         lost: () => finish(this.fail("The workflow host did not answer. The call may or may not have been carried out; look at the status before you repeat it.")),
       };
-      const timer = setTimeout(call.lost, ANSWER_MS);
+      let timer = setTimeout(call.lost, ANSWER_MS);
+      const stopped = () => {
+        if (!this.turn?.own) return call.lost();
+        clearTimeout(timer); // this very call may have led to it; then its answer follows
+        timer = setTimeout(call.lost, OWN_MS);
+      };
       if (signal?.aborted) return call.lost();
-      signal?.addEventListener?.("abort", call.lost, { once: true });
+      signal?.addEventListener?.("abort", stopped, { once: true });
       this.calls.add(call);
       call.transmit();
     });
@@ -818,7 +824,8 @@ class Bridge {
 
   completions(prefix) {
     const commands = this.spec?.commands ?? [];
-    const items = commands.filter((c) => c.name.startsWith(prefix)).map((c) => ({ value: c.name, label: c.usage }));
+    // A list for a word that is complete would take the Enter that sends it.
+    const items = commands.filter((c) => c.name.startsWith(prefix) && c.name !== prefix).map((c) => ({ value: c.name, label: c.usage }));
     return items.length > 0 ? items : null;
   }
 

@@ -13,18 +13,22 @@ import (
 	"time"
 
 	"example.com/piworkflows/engine"
+	"example.com/piworkflows/examples/review/flow"
 )
 
 // workflows are the ones of one project.
 func workflows(dir string) ([]*engine.Workflow, error) {
 	var all []*engine.Workflow
 	var errs []error
-	for _, build := range []func(string) (*engine.Workflow, error){check, remind, todos} {
+	for _, build := range []func(string) (*engine.Workflow, error){check, remind, todos, review} {
 		w, err := build(dir)
 		all, errs = append(all, w), append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }
+
+// review is the one of the review example.
+func review(string) (*engine.Workflow, error) { return flow.New() }
 
 type nothing struct{}
 

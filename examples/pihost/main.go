@@ -1,5 +1,6 @@
 // Command pihost runs Pi with durable workflows: a command that checks the
-// project, a reminder, and a list of what is left to do.
+// project, a reminder, a list of what is left to do, and a review in which the
+// model drafts and the person decides.
 //
 //	go run ./examples/pihost [arguments of pi]
 //	go run ./examples/pihost -demo

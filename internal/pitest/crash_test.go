@@ -92,5 +92,7 @@ func (w *world) killAt(where, victim string) {
 	}
 	if victim != "host" {
 		w.startPi()
+	} else {
+		w.connected(0) // so that nobody ends Pi while it still has to report
 	}
 }

@@ -19,7 +19,6 @@ import (
 
 	"example.com/piworkflows"
 	"example.com/piworkflows/delivery/pi"
-	"example.com/piworkflows/engine"
 	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
 )
@@ -61,6 +60,7 @@ type line struct {
 	Node   string   `json:",omitempty"`
 	Msg    string   `json:",omitempty"`
 	Intent string   `json:",omitempty"`
+	Ask    string   `json:",omitempty"` // id of the request concerned
 	Armed  bool     `json:",omitempty"`
 	Over   string   `json:",omitempty"` // this run has ended and owes nothing
 }
@@ -130,7 +130,7 @@ func (h *hostProcess) say(l line) {
 }
 
 func (h *hostProcess) observe(e store.Event) {
-	h.say(line{Kind: e.Kind, Run: string(e.Run), To: e.To, Why: e.Why, Node: e.Node, Msg: e.Message, Intent: e.Intent})
+	h.say(line{Kind: e.Kind, Run: string(e.Run), To: e.To, Why: e.Why, Node: e.Node, Msg: e.Message, Intent: e.Intent, Ask: e.Request})
 	select {
 	case h.seen <- struct{}{}:
 	default:
@@ -172,43 +172,6 @@ func (h *hostProcess) wait(ctx context.Context, node string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-type topic struct {
-	Topic string `json:"topic,omitempty"`
-}
-
-// workflows are those of a host: deploy ships at once, slow waits at the gate,
-// broken waits there and fails.
-func workflows(version string, wait func(context.Context, string) error) ([]*engine.Workflow, error) {
-	ship := engine.New[topic]("deploy", version)
-	engine.Action(ship, "ship", ship.Input(), func(context.Context, engine.Attempt, topic) (string, error) {
-		return "shipped", nil
-	}, engine.Repeatable())
-	slow := engine.New[topic]("slow", "1")
-	engine.Action(slow, "wait", slow.Input(), func(ctx context.Context, _ engine.Attempt, _ topic) (string, error) {
-		return "waited", wait(ctx, "slow")
-	}, engine.Repeatable())
-	broken := engine.New[topic]("broken", "1")
-	first := engine.Compute(broken, "first", broken.Input(), func(_ context.Context, in topic) (topic, error) { return in, nil })
-	second := engine.Action(broken, "second", first, func(ctx context.Context, _ engine.Attempt, _ topic) (string, error) {
-		if err := wait(ctx, "broken"); err != nil {
-			return "", err
-		}
-		return "", errors.New("the disk of the test is full")
-	}, engine.Repeatable())
-	engine.Then(first, second)
-	var all []*engine.Workflow
-	for _, w := range []interface {
-		Build() (*engine.Workflow, error)
-	}{ship, slow, broken} {
-		flow, err := w.Build()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, flow)
-	}
-	return all, nil
 }
 
 // host is a host process, seen from a test.

@@ -33,7 +33,7 @@ type world struct {
 
 	mu     sync.Mutex
 	other  func(context.Context, pitest.Request) (pitest.Reply, bool)
-	script map[string]pitest.Model // by "opener" or "opener step"; the opener "message" is any workflow message
+	script map[string]pitest.Model // by "opener" or "opener step"; see model
 }
 
 // told matches the acknowledgement of a start.
@@ -41,6 +41,9 @@ var told = regexp.MustCompile(`queued \(run ([a-z0-9-]+-[0-9A-Z]{26})\)`)
 
 // about matches a message of ours.
 var about = regexp.MustCompile(`^(Workflow|Run|The workflow|The run) `)
+
+// asks matches a message that asks the model: node and request.
+var asks = regexp.MustCompile(`^Workflow run \S+ asks .* step (\S+)\. Request id: (\S+)`)
 
 // newWorld starts a host and a Pi connected to it, and has a first chat, so
 // that what follows is on disk as soon as it is on the branch.
@@ -167,10 +170,14 @@ func (w *world) on(opener string, m pitest.Model) {
 	w.script[opener] = m
 }
 
-// model does what it is told: "start W" starts the workflow W.
+// model does what it is told: "start W" starts the workflow W. The opener is
+// "asked NODE" for a message that asks the model, and "message" for any other
+// message of ours.
 func (w *world) model(ctx context.Context, r pitest.Request) pitest.Reply {
 	opener := r.Opener
-	if about.MatchString(opener) {
+	if m := asks.FindStringSubmatch(opener); m != nil {
+		opener = "asked " + m[1]
+	} else if about.MatchString(opener) {
 		opener = "message"
 	}
 	w.mu.Lock()
@@ -268,34 +275,37 @@ func (w *world) end(most int) (intents []string) {
 			}
 		}
 	}
-	conn, err := sqlite.OpenConn(w.config.DB, sqlite.OpenReadOnly)
-	w.ok(err)
-	defer func() { w.ok(conn.Close()) }()
-	rows := func(query string) (all []string) {
-		w.ok(sqlitex.Execute(conn, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-			row := make([]string, s.ColumnCount())
-			for i := range row {
-				row[i] = s.ColumnText(i)
-			}
-			all = append(all, strings.Join(row, " "))
-			return nil
-		}}))
-		return all
-	}
 	for what, query := range map[string]string{
 		"an intent is pending": `SELECT intent_id FROM workflow_turn_intents WHERE resolved_at IS NULL AND withdrawn_at IS NULL`,
 		"a message is unsent":  `SELECT message_id, state FROM workflow_messages WHERE state NOT IN (2, 3)`,
 		"a turn is open":       `SELECT open_message FROM workflow_sessions WHERE open_message IS NOT NULL`,
 		"two sessions":         `SELECT count(*) FROM workflow_sessions HAVING count(*) > 1`,
 	} {
-		if got := rows(query); len(got) > 0 {
+		if got := w.rows(query); len(got) > 0 {
 			w.t.Errorf("%s: %q", what, got)
 		}
 	}
-	for _, id := range rows(`SELECT message_id FROM workflow_messages WHERE state = 2`) {
+	for _, id := range w.rows(`SELECT message_id FROM workflow_messages WHERE state = 2`) {
 		if seen[id] == 0 {
 			w.t.Errorf("message %s counts as sent and is not in the file", id)
 		}
 	}
-	return rows(`SELECT run_id, ifnull(resolution, withdrawn_reason) FROM workflow_turn_intents ORDER BY run_id`)
+	return w.rows(`SELECT run_id, ifnull(resolution, withdrawn_reason) FROM workflow_turn_intents ORDER BY run_id`)
+}
+
+// rows reads the store's file.
+func (w *world) rows(query string) (all []string) {
+	w.t.Helper()
+	conn, err := sqlite.OpenConn(w.config.DB, sqlite.OpenReadOnly)
+	w.ok(err)
+	defer func() { w.ok(conn.Close()) }()
+	w.ok(sqlitex.Execute(conn, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		row := make([]string, s.ColumnCount())
+		for i := range row {
+			row[i] = s.ColumnText(i)
+		}
+		all = append(all, strings.Join(row, " "))
+		return nil
+	}}))
+	return all
 }

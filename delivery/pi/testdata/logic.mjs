@@ -150,6 +150,33 @@ const verdict = ({ b, link }, more) => b.send(link, m(more)).verdict;
   assert.deepEqual([end.turn, end.end, end.byPerson], [turn, "error", false]);
 }
 {
+  const w = bridge(); // a call that led to the stop of its own turn is answered, another one is lost
+  let answer;
+  w.link.ask = (kind) => (kind === "tool" ? new Promise((r) => (answer = r)) : new Promise(() => {}));
+  const call = () => {
+    const stop = new AbortController();
+    return { stop, result: w.b.tool({}, "", false, stop.signal) };
+  };
+  w.b.turn = { own: true };
+  const own = call();
+  await tick();
+  own.stop.abort();
+  await tick();
+  answer({ kind: "toolResult", body: { text: "it is cancelled" } });
+  assert.equal((await own.result).text, "it is cancelled");
+  w.b.turn = { own: false };
+  const other = call();
+  await tick();
+  other.stop.abort();
+  assert.match((await other.result).text, /may or may not have been carried out/);
+}
+{
+  const w = bridge(); // what a person can complete
+  w.b.spec = { commands: [{ name: "resume", usage: "resume [runId]" }, { name: "restart", usage: "restart [runId]" }] };
+  assert.deepEqual(w.b.completions("res").map((c) => c.value), ["resume", "restart"]);
+  assert.equal(w.b.completions("resume"), null, "a list would take the Enter");
+}
+{
   const w = bridge(); // fenced
   w.b.message(w.link, "fenced", 0, {});
   assert.ok(w.b.away);
