@@ -102,6 +102,27 @@ type host struct {
 	mu    sync.Mutex
 	die   string // moment at which it dies
 	calls map[string]int
+	last  string        // moment
+	slow  time.Duration // of each command
+	fails int           // of samples, from now on
+}
+
+// lags makes each command of the host take so long, and its next samples fail.
+func (h *host) lags(slow time.Duration, fails int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.slow, h.fails = slow, fails
+}
+
+// fail reports whether what is about to be committed fails instead.
+func (h *host) fail() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last != "before sample" || h.fails == 0 {
+		return false
+	}
+	h.fails--
+	return true
 }
 
 // host starts a host under a name that was never used before.
@@ -157,6 +178,7 @@ func (h *host) at(moment string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls[moment]++
+	h.last = moment
 	if h.die == moment {
 		h.dead.Store(true)
 	}
@@ -210,8 +232,17 @@ func (e mortal) Update(ctx context.Context, fn func(store.Rows) error) error {
 	if e.h.dead.Load() {
 		return errDead
 	}
+	e.h.mu.Lock()
+	slow := e.h.slow
+	e.h.mu.Unlock()
+	if slow > 0 {
+		time.Sleep(slow)
+	}
 	return e.Engine.Update(ctx, func(rows store.Rows) error {
 		err := fn(rows)
+		if err == nil && e.h.fail() {
+			return launch.Refuse(launch.ErrBusy, "another process holds the lock; retry")
+		}
 		if err == nil && e.h.dead.Load() { // not committed
 			return errDead
 		}

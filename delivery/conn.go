@@ -19,6 +19,7 @@ import (
 // Reporter is what a bridge reports to: a [Conn], or what stands in for one.
 type Reporter interface {
 	TurnStarted(ctx context.Context, turn, message string) (Ownership, error)
+	Replied(turn string, r Reply)
 	TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error
 	Input(ctx context.Context) error
 	Changed()
@@ -388,29 +389,41 @@ const abortFirst = 250 * time.Millisecond
 
 // sample records the active time of the open turn. over is its message when that
 // ends the attempt: the record, with the turn that it owes, comes first and the
-// abort after it, unless the store takes too long (rule delivery/abort).
+// abort after it, unless the store fails or takes too long (rule delivery/abort).
 func (n *Conn) sample(over string) error {
-	c := store.Sample{Session: n.key, Epoch: n.epoch}
-	if over == "" {
-		_, err := store.Do(n.ctx, n.c.o.Store, c)
+	st := n.c.o.Store
+	record := func() error {
+		n.record.Lock() // the turn's end is recorded after it
+		defer n.record.Unlock()
+		_, err := store.Do(n.ctx, st, store.Sample{Session: n.key, Epoch: n.epoch})
 		return err
 	}
+	if over == "" {
+		return record()
+	}
 	late := make(chan struct{})
-	timer := n.c.o.Store.Clock().AfterFunc(abortFirst, func() { close(late) })
+	timer := st.Clock().AfterFunc(abortFirst, func() { close(late) })
 	defer timer.Stop()
 	done := make(chan error, 1)
-	go func() {
-		_, err := store.Do(n.ctx, n.c.o.Store, c)
-		done <- err
-	}()
+	go func() { done <- record() }()
+	again := false
 	select {
 	case err := <-done:
-		return err
+		if err == nil || errors.Is(err, launch.ErrStale) || n.ctx.Err() != nil {
+			return err
+		}
+		again = true
 	case <-late:
 	}
 	n.c.o.Log.Warn("the store is slow; a turn whose time is used up is stopped before that is recorded", "session", string(n.key))
 	err := n.session.Abort(n.ctx, over)
-	if failed := <-done; failed != nil {
+	if err == nil {
+		n.aborted = over
+	}
+	if !again && <-done == nil {
+		return err
+	}
+	if failed := record(); failed != nil {
 		n.c.o.Log.Error("a turn was stopped and that its time is used up could not be recorded; its successor turn is not guaranteed", "session", string(n.key), "err", failed)
 		return failed
 	}

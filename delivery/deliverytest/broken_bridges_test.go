@@ -275,6 +275,31 @@ var brokenBridges = []broken{
 		why: "asks to be looked at before it has repeated an end", rule: "report/repeat-end", says: "this was not repeated before the first Changed",
 		reports: reports(func(_ *scripted, r *reporter) { r.Reporter.Changed() }),
 	}, {
+		why: "takes what is half said for an answer", rule: "report/reply", says: "stopped the turn, and the bridge says that its text",
+		reports: reports(func(_ *scripted, r *reporter) {
+			r.replied = func(turn string, said delivery.Reply) { said.Usable = true; r.Reporter.Replied(turn, said) }
+		}),
+	}, {
+		why: "takes the answer to the person for one to the message", rule: "report/reply", says: "typed into the turn, and the bridge says that its text",
+		reports: reports(func(s *scripted, r *reporter) {
+			r.replied = func(turn string, said delivery.Reply) {
+				b := s.process().Branch()
+				said.Usable = b[len(b)-1].Stop == deliverytest.Finished
+				r.Reporter.Replied(turn, said)
+			}
+		}),
+	}, {
+		why: "cuts a long answer", rule: "report/reply", says: "and the reply has 65536, usable true",
+		reports: reports(func(_ *scripted, r *reporter) {
+			r.replied = func(turn string, said delivery.Reply) {
+				said.Text = said.Text[:min(len(said.Text), 64<<10)]
+				r.Reporter.Replied(turn, said)
+			}
+		}),
+	}, {
+		why: "reports no answer and claims to", rule: "report/reply", says: "came without a reply",
+		reports: reports(func(_ *scripted, r *reporter) { r.replied = func(string, delivery.Reply) {} }),
+	}, {
 		why: "reports input late", rule: "report/order", says: "not reported as input, start, end",
 		reports: reports(func(s *scripted, r *reporter) {
 			r.input = func(context.Context) error { s.note("input", "late"); return nil }

@@ -120,7 +120,7 @@ func TestCannot(t *testing.T) {
 			t.Errorf("rule %q is there twice or explains nothing", rule.Name)
 		}
 		names[rule.Name] = true
-		all := deliverytest.Durability<<9 - 1
+		all := deliverytest.Durability<<10 - 1
 		failed, skipped := check(t, rule, pi(broken{cannot: all}))
 		if failed != "" || (skipped != "") != (rule.Needs != 0) || !strings.Contains(skipped, rule.Needs.String()) {
 			t.Errorf("rule %s needs %q: failed %q, skipped %q", rule.Name, rule.Needs, failed, skipped)
@@ -216,6 +216,7 @@ func evidence(change func(*scripted, *delivery.Evidence)) func(*scripted, delive
 type reporter struct {
 	deliverytest.Reporter
 	start    func(ctx context.Context, turn, message string) (delivery.Ownership, error)
+	replied  func(turn string, r delivery.Reply)
 	settled  func(ctx context.Context, turn string, end delivery.End, byPerson bool) error
 	input    func(context.Context) error
 	changed  func()
@@ -228,6 +229,14 @@ func (r reporter) TurnStarted(ctx context.Context, turn, message string) (delive
 		return r.Reporter.TurnStarted(ctx, turn, message)
 	}
 	return r.start(ctx, turn, message)
+}
+
+func (r reporter) Replied(turn string, said delivery.Reply) {
+	if r.replied == nil {
+		r.Reporter.Replied(turn, said)
+	} else {
+		r.replied(turn, said)
+	}
 }
 
 func (r reporter) TurnSettled(ctx context.Context, turn string, end delivery.End, byPerson bool) error {

@@ -101,6 +101,7 @@ func (c *conn) TurnSettled(_ context.Context, turn string, end delivery.End, byP
 	return c.report(what)
 }
 
+func (c *conn) Replied(string, delivery.Reply) {}
 func (c *conn) Input(context.Context) error    { return c.report("input") }
 func (c *conn) Changed()                       {}
 func (c *conn) Shutdown(context.Context) error { defer c.Close(); return c.report("shutdown") }

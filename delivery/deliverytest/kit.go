@@ -140,12 +140,13 @@ const (
 	Rewind                         // the active branch can change
 	Fork                           // a session can be copied
 	Reconnect                      // the bridge survives the loss of its connection
+	Replies                        // the bridge reports what a turn said
 )
 
 // String returns the names, joined by "+".
 func (a Ability) String() string {
 	var names []string
-	for i, name := range []string{"durability", "restart", "kill", "escape", "queue", "retry", "rewind", "fork", "reconnect"} {
+	for i, name := range []string{"durability", "restart", "kill", "escape", "queue", "retry", "rewind", "fork", "reconnect", "replies"} {
 		if a&(1<<i) != 0 {
 			names = append(names, name)
 		}

@@ -33,7 +33,8 @@ type heard struct {
 	turn, message string
 	end           delivery.End
 	byPerson      bool
-	lost          bool // the answer was an error
+	reply         *delivery.Reply // of a settled turn, or nil
+	lost          bool            // the answer was an error
 }
 
 func (h heard) String() string {
@@ -46,6 +47,9 @@ func (h heard) String() string {
 		s += fmt.Sprintf(" %q, opened by %q", h.turn, h.message)
 	case heardSettled:
 		s += fmt.Sprintf(" %q, %v, by a person %v", h.turn, h.end, h.byPerson)
+		if h.reply != nil {
+			s += fmt.Sprintf(", said %.40q, usable %v", h.reply.Text, h.reply.Usable)
+		}
 	}
 	if h.lost {
 		s += " (the answer was lost)"
@@ -119,7 +123,7 @@ func (k *kit) connect(_ context.Context, hello delivery.Hello, s delivery.Sessio
 	}
 	old := k.conn
 	k.epoch++
-	c := &kitConn{k: k, epoch: k.epoch, hello: hello, session: s, done: make(chan struct{})}
+	c := &kitConn{k: k, epoch: k.epoch, hello: hello, session: s, done: make(chan struct{}), replies: map[string]*delivery.Reply{}}
 	k.conn = c
 	k.hear(heard{kind: heardConnect, epoch: c.epoch})
 	k.mu.Unlock()
@@ -179,6 +183,7 @@ type kitConn struct {
 	once    sync.Once
 	done    chan struct{}
 	call    sync.Mutex
+	replies map[string]*delivery.Reply // by turn; under the kit's lock
 }
 
 var _ Reporter = (*kitConn)(nil)
@@ -222,8 +227,17 @@ func (c *kitConn) TurnStarted(ctx context.Context, turn, message string) (delive
 	return own, c.report(ctx, heard{kind: heardStart, turn: turn, message: message})
 }
 
+func (c *kitConn) Replied(turn string, r delivery.Reply) {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	c.replies[turn] = &r
+}
+
 func (c *kitConn) TurnSettled(ctx context.Context, turn string, end delivery.End, byPerson bool) error {
-	return c.report(ctx, heard{kind: heardSettled, turn: turn, end: end, byPerson: byPerson})
+	c.k.mu.Lock()
+	reply := c.replies[turn]
+	c.k.mu.Unlock()
+	return c.report(ctx, heard{kind: heardSettled, turn: turn, end: end, byPerson: byPerson, reply: reply})
 }
 
 func (c *kitConn) Input(ctx context.Context) error { return c.report(ctx, heard{kind: heardInput}) }

@@ -377,6 +377,13 @@ func (k *kit) at(kind heardKind, fn func(*kitConn) (lose bool)) {
 	}
 }
 
+// say makes the model say that from its next request on.
+func (k *kit) say(text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reply = text
+}
+
 // lose loses the answer to the next report of that kind, and the connection.
 func (k *kit) lose(kind heardKind) { k.at(kind, func(*kitConn) bool { return true }) }
 

@@ -44,11 +44,6 @@ type report struct {
 	reply         *delivery.Reply // of a settled turn
 }
 
-// replier is a [Reporter] that takes what a turn said; *delivery.Conn is one.
-type replier interface {
-	Replied(turn string, r delivery.Reply)
-}
-
 // Connect registers the process's bridge. It repeats what the host has not
 // confirmed, then asks to be looked at. A live connection is left alone.
 func (p *Process) Connect(bind Bind) error {
@@ -195,9 +190,7 @@ func (b *bridge) send(report report) (delivery.Ownership, error) {
 	case started:
 		return b.r.TurnStarted(b.p.ctx, report.turn, report.message)
 	case settled:
-		if r, ok := b.r.(replier); ok && report.reply != nil {
-			r.Replied(report.turn, *report.reply)
-		}
+		b.r.Replied(report.turn, *report.reply)
 		return delivery.None, b.r.TurnSettled(b.p.ctx, report.turn, report.end, report.byPerson)
 	default:
 		return delivery.None, b.r.Input(b.p.ctx)

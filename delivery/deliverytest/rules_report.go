@@ -2,6 +2,7 @@ package deliverytest
 
 import (
 	"slices"
+	"strings"
 
 	"example.com/piworkflows/delivery"
 )
@@ -92,6 +93,57 @@ var reportRules = []Rule{
 			k.ready(c.epoch)
 			k.repeated(lost, c.epoch)
 			k.rest()
+		},
+	}, {
+		Name:  "report/reply",
+		Says:  "the final assistant text of a turn is reported right before its end, and as usable only if the turn completed and the person typed nothing into it: it may answer a request",
+		Fix:   "call Replied from the settled event, with the last assistant entry after the message that opened the turn, whole; leave it out, or Usable false, for everything else",
+		Needs: Replies,
+		check: func(k *kit) {
+			c := k.open()
+			unusable := func(end heard, why string) {
+				if end.reply != nil && end.reply.Usable {
+					k.failf("%s, and the bridge says that its text %q is usable", why, end.reply.Text)
+				}
+			}
+			for i, text := range []string{"It floats.", strings.Repeat("long ", 20_000) + "end"} {
+				id := []string{"m1", "m2"}[i]
+				k.say(text)
+				mark := k.mark()
+				k.send(c, c.message(id), "the session was free", delivery.Taken)
+				switch end := k.ended(mark, id); {
+				case end.reply == nil:
+					k.failf("the model answered, and the end of its turn came without a reply")
+				case end.reply.Text != text || !end.reply.Usable:
+					k.failf("the model answered with %d bytes, and the reply has %d, usable %v", len(text), len(end.reply.Text), end.reply.Usable)
+				}
+			}
+			k.say("It floats.")
+			stopped := func(id, why string, stop func()) {
+				mark := k.mark()
+				k.hold()
+				k.send(c, c.message(id), "the session was free", delivery.Taken)
+				k.await(mark, is(heardRequest), "let the agent ask its model for a message that it had taken")
+				stop()
+				k.release()
+				unusable(k.ended(mark, id), why)
+			}
+			stopped("m3", "the host stopped the turn", func() { k.abort(c, "m3") })
+			if k.Cannot&Queue == 0 {
+				stopped("m4", "the person typed into the turn", func() {
+					typed := k.mark()
+					k.must("prompt in a turn", k.Prompt("also this"))
+					k.await(typed, is(heardInput), "reported a person's input into a running turn")
+				})
+			}
+			if k.Cannot&Escape == 0 {
+				stopped("m5", "the person stopped the turn", func() { k.must("escape", k.Escape()) })
+				k.chat("go on")
+			}
+			mark := k.mark()
+			k.fail(1 << 30)
+			k.send(c, c.message("m6"), "the session was free", delivery.Taken)
+			unusable(k.ended(mark, "m6"), "the provider failed")
 		},
 	}, {
 		Name:  "report/order",

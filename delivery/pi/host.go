@@ -19,7 +19,6 @@ type Host interface {
 // Conn is one registered connection; [piworkflows.Conn] is one.
 type Conn interface {
 	delivery.Reporter
-	Replied(turn string, r delivery.Reply)
 	Tool(ctx context.Context, call piworkflows.ToolCall) piworkflows.ToolResult
 }
 

@@ -114,7 +114,10 @@ func (b *bridge) event(line string) (ready bool) {
 	case "done":
 		t := b.turn
 		end := map[string]delivery.End{"completed": delivery.Completed, "aborted": delivery.Aborted, "error": delivery.Error}[arg]
+		said := b.entries[b.kept-1] // nobody types into a turn of this agent
+		reply := delivery.Reply{Text: said.Text, Usable: end == delivery.Completed}
 		b.report(func(c delivery.Reporter) error {
+			c.Replied(t.key, reply)
 			return c.TurnSettled(context.Background(), t.key, end, end == delivery.Aborted && !t.own)
 		})
 		t.cancel()

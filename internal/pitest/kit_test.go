@@ -203,8 +203,6 @@ func (kitHost) Tool() piworkflows.ToolSpec {
 
 type kitConn struct{ deliverytest.Reporter }
 
-func (kitConn) Replied(string, delivery.Reply) {}
-
 func (kitConn) Tool(context.Context, piworkflows.ToolCall) piworkflows.ToolResult {
 	return piworkflows.ToolResult{Text: "there are no workflows", IsError: true}
 }
