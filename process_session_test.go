@@ -38,30 +38,6 @@ func gated(working func(), gate <-chan struct{}) *engine.Workflow {
 	return wf
 }
 
-// transcript returns the session file at path, which it keeps up to date.
-func transcript(path string) (*deliverytest.File, error) {
-	file := deliverytest.NewFile("s1", path)
-	entries, err := readTranscript(path)
-	if err != nil {
-		return nil, err
-	}
-	file.Restore(entries)
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	file.OnAppend(func(e deliverytest.Entry) {
-		line, err := json.Marshal(e)
-		if err == nil {
-			_, err = out.Write(append(line, '\n'))
-		}
-		if err != nil {
-			panic(err)
-		}
-	})
-	return file, nil
-}
-
 func readTranscript(path string) (entries []deliverytest.Entry, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,7 +60,7 @@ func sessionChild(c *child) {
 	path, task := c.args[0], c.args[1]
 	ctx := context.Background()
 	gate := make(chan struct{})
-	file, err := transcript(path + ".session.jsonl")
+	file, err := deliverytest.OpenFile("s1", path+".session.jsonl")
 	c.must(err)
 	rt, err := piworkflows.Open(piworkflows.Options{
 		Path: path, Workflows: []*engine.Workflow{gated(func() { c.say("working") }, gate)},

@@ -314,7 +314,7 @@ func (r *Runtime) restart(ctx context.Context, o RestartOptions, from launch.Ses
 	if l.Session != "" {
 		request.Scope = string(l.Session)
 	}
-	return store.Do(ctx, r.store, store.Start{Request: request, Revision: o.Revision, Epoch: epoch, ToolCall: toolCall})
+	return store.Do(ctx, r.store, store.Start{Request: request, Revision: o.Revision, Epoch: epoch, From: from, ToolCall: toolCall})
 }
 
 // Status returns the live view of a run; it changes nothing.

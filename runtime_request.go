@@ -134,18 +134,16 @@ func (r *Runtime) configure(ctx context.Context, id launch.RunID, revision uint3
 
 // Present shows every human decision of the file on a channel, from now on until
 // the runtime closes. The name is under which the file remembers what the channel
-// shows. Errors: launch.ErrInvalid, launch.ErrClosed.
+// shows; one host at a time uses it. Errors: launch.ErrInvalid, launch.ErrClosed.
 func (r *Runtime) Present(name string, c delivery.Channel) error {
-	p, err := delivery.NewPresenter(delivery.ChannelOptions{Store: r.store, Name: name, Channel: c, Log: r.log})
-	if err != nil {
-		return err
-	}
 	r.watch.Lock()
 	defer r.watch.Unlock()
 	if r.watch.closed {
-		go p.Close()
 		return launch.Refuse(launch.ErrClosed, "the host is closed; open a new one")
 	}
-	r.presenters = append(r.presenters, p)
-	return nil
+	p, err := delivery.NewPresenter(delivery.ChannelOptions{Store: r.store, Name: name, Channel: c, Log: r.log})
+	if err == nil {
+		r.presenters = append(r.presenters, p)
+	}
+	return err
 }

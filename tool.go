@@ -70,6 +70,7 @@ type toolArgs struct {
 	Effect   string          `json:"effectId,omitempty"`
 	Finding  string          `json:"finding,omitempty"`
 	Evidence string          `json:"evidence,omitempty"`
+	Message  string          `json:"messageId,omitempty"`
 }
 
 // toolParams describes what actions take, in the order of the schema. A person's
@@ -81,7 +82,7 @@ var toolParams = []struct {
 	{"workflow", "string", "name of the workflow to start", false},
 	{"input", "object", "its input; list shows the schema", false},
 	{"runId", "string", "the exact run", false},
-	{"revision", "integer", "runRevision of the run to restart, or revision of the settings, as status shows it", false},
+	{"revision", "integer", "runRevision of the run to restart, or settingsRevision of the settings to change, as status shows it", false},
 	{"requestId", "string", "the exact request, as the message that asks names it", false},
 	{"output", "", "the answer, in the form that the request names", false},
 	{"progress", "object", "status, completed, total, unit", false},
@@ -91,6 +92,7 @@ var toolParams = []struct {
 	{"effectId", "string", "", true},
 	{"finding", "string", "", true},
 	{"evidence", "string", "", true},
+	{"messageId", "string", "", true},
 }
 
 // toolActions is the one list of actions: the schema and the commands are made
@@ -113,6 +115,7 @@ var toolActions = []struct {
 	{"configure", "change the settings of a run, by runId and revision", "[runId] <settings...>", false, (*Conn).configure},
 	{"resume", "let a run go on that is paused or waits for attention", "[runId]", true, (*Conn).resume},
 	{"decide", "decide what only a person decides", "<requestId> <choice> [text...]", true, (*Conn).decide},
+	{"reopen", "try to send a blocked message again", "[messageId]", true, (*Conn).reopen},
 	{"resolve", "say whether an effect happened: applied or rejected, with what you found", "<effectId> <finding> <evidence...>", true, (*Conn).resolve},
 }
 

@@ -160,6 +160,31 @@ func (c *Conn) resume(ctx context.Context, call ToolCall, args toolArgs) (string
 	return "Run " + string(args.RunID) + " goes on.", stateDetails{"resume", args.RunID, state.String()}, nil
 }
 
+// reopen lets a blocked message be sent again; without an id that of the run that
+// the session shows.
+func (c *Conn) reopen(ctx context.Context, call ToolCall, args toolArgs) (string, any, error) {
+	if args.Message == "" {
+		if err := c.named(ctx, call, &args); err != nil {
+			return "", nil, err
+		}
+		v, err := c.r.Status(ctx, args.RunID)
+		if err != nil {
+			return "", nil, err
+		}
+		if v.Blocked == "" {
+			return "", nil, launch.Refuse(launch.ErrNotAllowed, "run %s has no blocked message; there is nothing to re-open", args.RunID)
+		}
+		args.Message = v.Blocked
+	}
+	if err := c.r.Unblock(ctx, c.Session(), args.Message); err != nil {
+		return "", nil, err
+	}
+	return "The message is sent again once the session is free.", struct {
+		Action  string `json:"action"`
+		Message string `json:"messageId"`
+	}{"reopen", args.Message}, nil
+}
+
 type stateDetails struct {
 	Action string       `json:"action"`
 	Run    launch.RunID `json:"runId"`

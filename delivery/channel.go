@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"example.com/piworkflows/clock"
 	"example.com/piworkflows/launch"
@@ -21,13 +22,17 @@ type Presentation = store.Presentation
 // channel has verified and the id of the channel's event, and names the request
 // and the revision that were shown.
 //
-// The methods are called one at a time, with a context that ends with the host.
-// An error means "try again later". After a crash the same call may be repeated,
-// so a channel recognises a request that it shows already.
+// The methods are called one at a time, with a context that ends with the host;
+// Close waits for the call that runs. An error means "try again later", and holds
+// up no other decision. Each call is made once, but for errors and crashes, which
+// repeat it (rule delivery/channel); so a channel recognises a request that it shows
+// already.
 type Channel interface {
-	// Deliver shows an open decision.
+	// Deliver shows an open decision. One that is over is never shown.
 	Deliver(ctx context.Context, p Presentation) error
-	// Settle says that a decision which was shown is over, and how it ended.
+	// Settle says that a decision is over, and how it ended. One that Deliver
+	// failed to show may come too; a channel that does not know it has nothing to
+	// do.
 	Settle(ctx context.Context, p Presentation) error
 }
 
@@ -35,7 +40,7 @@ type Channel interface {
 type ChannelOptions struct {
 	Store *store.Store
 	// Name is under which the file remembers what the channel shows: 1 to 512
-	// printable bytes, the same after each restart.
+	// printable bytes, the same after each restart. One host at a time uses it.
 	Name    string
 	Channel Channel
 	Log     *slog.Logger // nil: nowhere
@@ -49,7 +54,16 @@ type Presenter struct {
 	unwatch func()
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
-	timer   clock.Timer // of the next try; run's own
+
+	// Used by run alone.
+	timer clock.Timer       // of the next try
+	late  map[string]*delay // decisions whose last try failed
+}
+
+// delay is until when a decision is left alone.
+type delay struct {
+	failures int
+	until    launch.Mono
 }
 
 // NewPresenter starts to drive a channel.
@@ -63,7 +77,7 @@ func NewPresenter(o ChannelOptions) (*Presenter, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Presenter{o: o, woken: make(chan struct{}, 1)}
+	d := &Presenter{o: o, woken: make(chan struct{}, 1), late: map[string]*delay{}}
 	d.Wake()
 	d.unwatch = o.Store.Subscribe(func(events []store.Event) {
 		for i := range events {
@@ -84,6 +98,9 @@ func (d *Presenter) Close() {
 	d.unwatch()
 	d.cancel()
 	d.done.Wait()
+	if d.timer != nil {
+		d.timer.Stop()
+	}
 }
 
 // Wake looks again: another process committed. It does not block.
@@ -94,63 +111,82 @@ func (d *Presenter) Wake() {
 	}
 }
 
-// maxPresent bounds what is read of the decisions at once.
-const maxPresent = 100
-
 func (d *Presenter) run(ctx context.Context) {
-	defer d.disarm()
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.woken:
 		}
-		d.disarm()
-		err := d.look(ctx)
-		switch {
-		case ctx.Err() != nil || errors.Is(err, launch.ErrClosed):
+		if d.timer != nil {
+			d.timer.Stop()
+			d.timer = nil
+		}
+		next, err := d.look(ctx)
+		if ctx.Err() != nil || errors.Is(err, launch.ErrClosed) {
 			return
-		case err == nil:
+		}
+		if failures++; err == nil {
 			failures = 0
-		default:
+		} else {
 			d.o.Log.Warn("a channel is delayed", "channel", d.o.Name, "err", err)
-			d.timer = d.o.Store.Clock().AfterFunc(pauseAfter(failures), d.Wake)
-			failures++
+			next = pauseAfter(failures - 1)
+		}
+		if next > 0 {
+			d.timer = d.o.Store.Clock().AfterFunc(next, d.Wake)
 		}
 	}
 }
 
-func (d *Presenter) disarm() {
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
+// look does what the channel has to do now, and returns in how long to look
+// again for what failed; 0 when nothing did.
+func (d *Presenter) look(ctx context.Context) (next time.Duration, err error) {
+	due, err := d.o.Store.Unpresented(ctx, d.o.Name)
+	if err != nil {
+		return 0, err
 	}
-}
-
-// look does what the channel has to do now.
-func (d *Presenter) look(ctx context.Context) error {
-	for {
-		all, err := d.o.Store.Presentations(ctx, d.o.Name, maxPresent)
-		if err != nil || len(all) == 0 {
-			return err
-		}
-		var failed error
-		for _, p := range all {
-			call := d.o.Channel.Deliver
-			if p.Over {
-				call = d.o.Channel.Settle
-			}
-			err := call(ctx, p)
-			if err == nil {
-				_, err = store.Do(ctx, d.o.Store, store.Shown{Channel: d.o.Name, Request: p.Request, Over: p.Over})
-			}
+	late := d.late
+	d.late = map[string]*delay{} // what is no longer due is forgotten
+	for _, id := range due {
+		l := late[id]
+		_, now := d.o.Store.Clock().Now()
+		if l == nil || l.until <= now {
+			err := d.present(ctx, id)
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return 0, ctx.Err()
 			}
-			failed = errors.Join(failed, err)
+			if err == nil {
+				continue
+			}
+			d.o.Log.Warn("a decision is not shown or taken back yet", "channel", d.o.Name, "request", id, "err", err)
+			if l == nil {
+				l = &delay{}
+			}
+			_, now = d.o.Store.Clock().Now()
+			l.until = now.Add(pauseAfter(l.failures))
+			l.failures++
 		}
-		if failed != nil {
-			return failed
+		d.late[id] = l
+		if left := l.until.Sub(now); next == 0 || left < next {
+			next = left
 		}
 	}
+	return next, nil
+}
+
+// present shows one decision or takes it back, whatever is due now.
+func (d *Presenter) present(ctx context.Context, id string) error {
+	p, err := store.Do(ctx, d.o.Store, store.Present{Channel: d.o.Name, Request: id})
+	if err != nil || !p.Due {
+		return err
+	}
+	call := d.o.Channel.Deliver
+	if p.Over {
+		call = d.o.Channel.Settle
+	}
+	if err := call(ctx, p.Presentation); err != nil {
+		return err
+	}
+	_, err = store.Do(context.WithoutCancel(ctx), d.o.Store, store.Shown{Channel: d.o.Name, Request: id, Over: p.Over})
+	return err
 }

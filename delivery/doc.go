@@ -8,9 +8,14 @@
 // and what becomes due while the connection is busy, is tried in a commit of its
 // own.
 //
-// A turn is stopped after its cause is recorded (rule delivery/abort); a call of
-// the model that ends its own turn is answered after that, so that the turn does
-// not go on with the answer (rule delivery/stopped).
+// The active time of an open turn is sampled by the host that holds the
+// connection. When it is used up, that and the turn which it owes are recorded
+// before the turn is stopped, unless the store takes longer than a quarter of a
+// second (rule delivery/abort). A call of the model that ends its own turn is
+// answered after the turn was told to stop, so that it does not go on with the
+// answer (rule delivery/stopped). A [Presenter] shows each open human decision once
+// on a [Channel], and takes it back once it is over; a decision that was over before
+// it was shown never is (rule delivery/channel).
 //
 // A bridge to an agent implements [Session] and reports through the [Conn] that
 // [Coordinator.Connect] returns. The rules that a bridge has to keep are on the

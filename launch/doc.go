@@ -34,6 +34,11 @@
 //     resume ends it, and so does an accepted answer or a person's finding,
 //     unless the definition changed. Either gives one more try without saved
 //     progress. A pause on top stands until it is resumed.
+//   - launch/request-key: a start with a key that was used adopts the first answer
+//     for the same content and is a conflict for any other; see [Adopt].
+//   - launch/restart: a restart names a run that has ended, at its execution
+//     revision, without an unsettled effect. It is a fresh run with the same input
+//     and a recorded parent; nothing else is copied.
 //   - launch/clock: a host whose clock jumped treats no lease as expired for one
 //     lease length; an expiry implausibly far ahead counts as expired.
 //   - launch/safe-error: what is stored of a failure is a code of a closed set

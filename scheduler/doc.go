@@ -41,6 +41,9 @@
 //     when it is not its own, parks it for its owner. It is looked for at the
 //     start, whenever another process committed, when a lease ends and when a
 //     slot gets free. Nothing else polls.
+//   - scheduler/deadlines: one timer is armed for the earliest stored deadline: of
+//     an open request, or of a declared retry. Handling it needs no slot; what it
+//     makes due does. After a jump of the wall clock it is noticed within a minute.
 //   - scheduler/clock: a timer that fired more than [launch.ClockTolerance] late
 //     means that this process slept; the store is told before anything is taken
 //     over.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"unicode/utf8"
 
@@ -104,7 +105,8 @@ func (x *tx) latest(id launch.RunID, node string) (*run.Step, error) {
 }
 
 // ResolveEffect is a person's finding about an effect that may or may not have
-// happened. The run goes on, unless it is held; it may have ended. Answer:
+// happened: an ambiguous one, or one that its run left behind when it ended. The
+// first finding stands. The run goes on, unless it is held or has ended. Answer:
 // [Resolved].
 type ResolveEffect struct {
 	Run      launch.RunID
@@ -149,13 +151,26 @@ func (c ResolveEffect) run(x *tx) (Resolved, error) {
 	if c.Verdict == effect.SaysRejected {
 		want = effect.Rejected
 	}
-	if e.State == want && e.Evidence == c.Evidence {
+	if e.State == want {
+		if c.Output != nil && !bytes.Equal(e.Output, c.Output) {
+			return Resolved{}, launch.Refuse(launch.ErrAlreadyDecided, "the effect of node %s is settled as %s, without that output; the first finding stands", e.Key.Path, want)
+		}
 		return Resolved{Node: e.Key.Path, State: e.State, Launch: l.State}, nil
 	}
-	if _, err := x.settle(l, e, effect.Resolve{Verdict: c.Verdict, Evidence: c.Evidence}); err != nil {
+	found := effect.Resolve{Verdict: c.Verdict, Evidence: c.Evidence}
+	safe := launch.SafeText(c.Evidence, effect.MaxEvidence)
+	if safe == "" { // nothing but blanks
+		found.Evidence = ""
+	}
+	if l.State.Terminal() { // its worker tells nothing any more
+		if _, err := x.settle(l, e, effect.Recover{Ended: true}); err != nil {
+			return Resolved{}, err
+		}
+	}
+	if _, err := x.settle(l, e, found); err != nil {
 		return Resolved{}, err
 	}
-	e.Evidence, e.Output = launch.SafeText(c.Evidence, effect.MaxEvidence), c.Output
+	e.Evidence, e.Output = safe, c.Output
 	if current && !l.State.Terminal() {
 		err = x.applyLaunch(l, launch.WakeCommand{Answered: true})
 		err = x.contain(l.Session, l.ID, unlessHeld(err))

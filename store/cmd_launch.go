@@ -24,8 +24,9 @@ import (
 // leaves no row.
 type Start struct {
 	launch.Request
-	Epoch    uint64 // of the connection that the start came through; 0 = none
-	ToolCall string // recorded, never a key
+	Epoch    uint64            // of the connection that the start came through; 0 = none
+	From     launch.SessionKey // of that connection; empty means Session
+	ToolCall string            // recorded, never a key
 	// Revision is the execution revision of the Parent that is restarted, whose
 	// input the new run has (rule launch/restart).
 	Revision uint64
@@ -101,7 +102,7 @@ func (c Start) run(x *tx) (Started, error) {
 
 // source returns the run that a restart names, and takes its input over.
 func (c *Start) source(x *tx) (*launchRow, error) {
-	l, err := x.visible(c.Parent, c.Session, c.Actor, 0)
+	l, err := x.visible(c.Parent, cmp.Or(c.From, c.Session), c.Actor, c.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (c *Start) admit(x *tx) (func(*launch.Launch) error, error) {
 		return nil, err
 	}
 	se := &w.Session
-	if c.Epoch != 0 && (c.Epoch != se.Epoch || !se.Connected()) {
+	if c.Epoch != 0 && cmp.Or(c.From, c.Session) == c.Session && (c.Epoch != se.Epoch || !se.Connected()) {
 		r := launch.Refuse(launch.ErrStale, "the session was connected again; this connection starts nothing")
 		r.Fence = launch.EpochChanged
 		return nil, r
@@ -403,8 +404,9 @@ func (c Resume) run(x *tx) (launch.State, error) {
 	return l.State, err
 }
 
-// resume ends a pause or attention. A run that still waits goes on waiting, and
-// its request counts its prompts anew.
+// resume ends a pause or attention. A run that still waits goes on waiting. A
+// person's resume lets its request count its prompts anew; a hold that is lifted
+// does not.
 func (x *tx) resume(l *launchRow, actor launch.Actor) error {
 	if !l.HasRecord() {
 		return x.applyLaunch(l, launch.ResumeCommand{Actor: actor})
@@ -427,10 +429,12 @@ func (x *tx) resume(l *launchRow, actor launch.Actor) error {
 	case !pending:
 		return nil
 	}
-	if err := x.applyRequest(q, request.Resume{}); err != nil {
-		return err
+	if actor == launch.Person {
+		if err := x.applyRequest(q, request.Resume{}); err != nil {
+			return err
+		}
 	}
-	return x.contain(l.Session, l.ID, x.promptAgain(q.ID, true))
+	return x.contain(l.Session, l.ID, x.promptAgain(q.ID, actor == launch.Person))
 }
 
 // Renew extends a lease. Answer: [Renewed].

@@ -317,6 +317,15 @@ func (x *tx) takeOver(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next
 			return next, x.applyRun(l, r, run.StartClock{}, p)
 		}
 	}
+	if err := x.applyRun(l, r, run.StopClock{}, p); err != nil { // of the check
+		return Next{}, err
+	}
+	if err := x.timeUp(r, q); err != nil {
+		return Next{}, err
+	}
+	if q.State == request.Expired {
+		return x.takeOver(l, r, q, p)
+	}
 	return x.await(l, r, q, p)
 }
 
@@ -341,11 +350,15 @@ func (x *tx) await(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next, e
 	return Next{Parked: true}, x.promptAgain(q.ID, false)
 }
 
-// verdict carries out what a node's validation code said of a candidate.
+// verdict carries out what a node's validation code said of a candidate. One that
+// comes after the request is over says nothing: the run goes on with how it ended.
 func (x *tx) verdict(l *launchRow, r *runRow, p *run.Plan, c *Propose) (Next, error) {
 	q, err := x.asked(r)
 	if err != nil {
 		return Next{}, err
+	}
+	if q != nil && q.State.Over() {
+		return x.takeOver(l, r, q, p)
 	}
 	if q == nil || q.State != request.Validating {
 		return Next{}, launch.Refuse(launch.ErrConflict, "no answer of node %s is being validated", c.Node)
@@ -431,12 +444,41 @@ func (x *tx) turnClosed(c follow.TurnClosed) error {
 	if err := x.clock(q, run.StopClock{}); err != nil {
 		return err
 	}
-	if q.Kind != run.Assistant || c.End != session.Completed || q.State != request.Pending || x.reply == nil || !x.reply.Usable {
+	if q.Kind == run.Assistant && c.End == session.Completed && q.State == request.Pending && x.reply != nil && x.reply.Usable {
+		if _, err = x.respond(request.Act{Request: q.ID, Action: request.ActRespond, Actor: launch.Model, Session: q.Session,
+			Key: "turn:" + launch.DigestOf([]byte(c.Turn)).String(), Payload: encode(x.reply.Text)}); err != nil {
+			return err
+		}
+	}
+	l, err := x.launch(q.Run)
+	if err != nil || l.State.Terminal() {
+		return err
+	}
+	r, err := x.record(l)
+	if err != nil {
+		return err
+	}
+	return x.timeUp(r, q)
+}
+
+// timeUp ends an attempt that has used up its budget and whose request is still
+// open, so that nobody is asked again to no purpose. While a turn of it is open
+// that is for [Sample], which stops the turn.
+func (x *tx) timeUp(r *runRow, q *requestRow) error {
+	left, limited := r.Left()
+	if !limited || left > 0 || q.State != request.Pending || q.ID != request.ID(r.ID, r.Node, r.Visit, r.Attempt) {
 		return nil
 	}
-	_, err = x.respond(request.Act{Request: q.ID, Action: request.ActRespond, Actor: launch.Model, Session: q.Session,
-		Key: "turn:" + launch.DigestOf([]byte(c.Turn)).String(), Payload: encode(x.reply.Text)})
-	return err
+	if q.Session != "" {
+		s, err := x.session(q.Session)
+		if err != nil {
+			return err
+		}
+		if _, open, err := x.openTurn(s); err != nil || open == q {
+			return err
+		}
+	}
+	return x.applyRequest(q, request.Expire{Why: launch.CodeTimedOut})
 }
 
 // Lapse handles what is due at this moment: requests whose deadline has passed

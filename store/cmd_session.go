@@ -220,8 +220,15 @@ func (x *tx) name(m *session.Message) error {
 func natural(m *session.Message) bool { return m.Kind == session.Step || m.Kind == session.Checkpoint }
 
 // ready looks again at whether a pending message may be sent, against its
-// intent and run as they are now (rule intents/eligible).
+// intent and run as they are now (rule intents/eligible). What would start a turn
+// of a paused run waits until the run is resumed.
 func (x *tx) ready(m *session.Message) (bool, error) {
+	if natural(m) {
+		l, err := x.launch(m.Run)
+		if err != nil || l.Paused || l.Park == launch.ParkPaused {
+			return false, err
+		}
+	}
 	if m.Intent == "" {
 		return true, nil
 	}

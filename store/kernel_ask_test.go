@@ -267,7 +267,9 @@ func (k *kernel) ask() {
 		k.configure()
 	case "show":
 		if all := k.before.Requests; len(all) > 0 {
-			do[struct{}](k, store.Shown{Channel: "pi", Request: all[k.one(len(all))].ID, Over: k.odds(50)})
+			id := all[k.one(len(all))].ID
+			do[store.Presenting](k, store.Present{Channel: "pi", Request: id})
+			do[struct{}](k, store.Shown{Channel: "pi", Request: id, Over: k.odds(50)})
 		}
 	case "again":
 		k.again()

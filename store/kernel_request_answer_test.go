@@ -344,41 +344,40 @@ func TestValidation(t *testing.T) {
 		r.repeated("after all", c, request.Adopted, 0)
 	})
 
-	for _, over := range []struct {
-		name string
-		end  func(r *ride)
-		left launch.State
-	}{
-		{"cancelled", func(r *ride) { carry(r.bed, store.Cancel{Run: r.run, Actor: launch.Person}) }, launch.Cancelled},
-		{"deadline", func(r *ride) {
+	t.Run("verdict after the end", func(t *testing.T) {
+		r, c := submitted(t, run.Checkpoint)
+		carry(r.bed, store.Cancel{Run: r.run, Actor: launch.Person})
+		before := must(r.dump())
+		if _, err := r.verdict(store.Accepted, ""); !errors.Is(err, launch.ErrEnded) {
+			t.Errorf("a verdict after the end: %v", err)
+		}
+		if !reflect.DeepEqual(before, must(r.dump())) {
+			t.Error("a verdict after the end changed something")
+		}
+		r.repeated("the answer that was being checked", c, request.Conflict, launch.ErrEnded)
+	})
+
+	// The claim of the check goes on with what became of the request.
+	for why, dflt := range map[string]string{"deadline": "", "deadline with a default": `{"n":9}`} {
+		t.Run("verdict after the "+why, func(t *testing.T) {
+			r, c := submitted(t, run.Checkpoint, func(n *run.Node) {
+				if n.Ask.Expires = time.Hour; dflt != "" {
+					n.Ask.Default = []byte(dflt)
+				}
+			})
 			r.clock.Advance(time.Hour)
-			if n := carry(r.bed, store.Lapse{}); n != 1 {
-				r.t.Fatalf("%d deadlines have passed", n)
-			}
+			carry(r.bed, store.Lapse{})
 			carry(r.bed, store.Renew{Run: r.run, Authority: r.auth, Lease: launch.DefaultLease})
-		}, launch.Running},
-	} {
-		t.Run("verdict after the end/"+over.name, func(t *testing.T) {
-			r, c := submitted(t, run.Checkpoint, func(n *run.Node) { n.Ask.Expires = time.Hour })
-			over.end(r)
-			before := must(r.dump())
-			if _, err := r.verdict(store.Accepted, ""); !errors.Is(err, launch.ErrEnded) && !errors.Is(err, launch.ErrConflict) {
-				t.Errorf("a verdict after the end: %v", err)
-			}
-			if !reflect.DeepEqual(before, must(r.dump())) {
-				t.Error("a verdict after the end changed something")
+			n, err := r.verdict(store.Accepted, `"late"`)
+			if err != nil {
+				t.Fatal(err)
 			}
 			r.repeated("the answer that was being checked", c, request.Conflict, launch.ErrEnded)
-			if l := r.launch(); l.State != over.left {
-				t.Fatalf("the launch is %s", l.State)
+			if l := r.launch(); dflt == "" && (!n.Ended || l.State != launch.Failed || l.Error.Code != launch.CodeRequestExpired) {
+				t.Errorf("%+v; the run is %s, %v, want failed for its deadline", n, l.State, l.Error)
 			}
-			if over.left.Terminal() {
-				return
-			}
-			carry(r.bed, store.Release{Run: r.run, Authority: r.auth})
-			r.claim()
-			if l := r.launch(); l.State != launch.Failed || l.Error.Code != launch.CodeRequestExpired {
-				t.Errorf("the run is %s, %v; want failed for its deadline", l.State, l.Error)
+			if dflt != "" && (n.Node != "after" || r.output("ask") != dflt) {
+				t.Errorf("%+v, output %s; want the default", n, r.output("ask"))
 			}
 		})
 	}

@@ -371,6 +371,36 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A person restarts a run of any session, or of none, through the connection of
+// their own, which has to be current.
+func TestRestartFromElsewhere(t *testing.T) {
+	for _, k := range []launch.SessionKey{"", kernelSessions[1]} {
+		r := asking(t, planOf(run.Agent))
+		here := r.session
+		carry(r.bed, store.Cancel{Run: r.run, Actor: launch.Person})
+		if k != "" {
+			r.connect(k)
+		}
+		one := &run.Plan{MaxSteps: 10, Start: "a", Nodes: []run.Node{{Path: "a", Kind: run.Compute}}}
+		other := r.start(k, one)
+		other.claim()
+		other.ok("1")
+		c := other.restarting()
+		c.Actor, c.From, c.Epoch = launch.Person, here, r.epochs[here]
+		if k != "" {
+			c.Mode, c.Session = launch.Interactive, k
+		}
+		stale := c
+		stale.Epoch++
+		if _, err := try(r.bed, stale); !errors.Is(err, launch.ErrStale) {
+			t.Errorf("session %q: through a connection that is not current: %v", k, err)
+		}
+		if a := carry(r.bed, c); !a.Created {
+			t.Errorf("session %q: %+v", k, a)
+		}
+	}
+}
+
 // A change of the settings is a merge patch against a revision, of what its
 // actor may change, in the form that the definition has. An attempt goes on with
 // what stood when it began.

@@ -82,7 +82,7 @@ type File struct {
 	mu       sync.Mutex
 	lines    []Entry
 	pids     int
-	onAppend func(Entry)
+	onAppend func(Entry) // of a file that is kept on the real disk; nil: none
 	log      journal
 }
 
@@ -151,23 +151,6 @@ func (f *File) Tear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lines = f.lines[:max(len(f.lines)-1, 0)]
-}
-
-// Restore replaces what is on disk. With [File.OnAppend] a test keeps a session
-// file over the death of its own operating-system process; it then names the
-// next process itself ([Options].Process), because numbering begins anew.
-func (f *File) Restore(lines []Entry) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lines = slices.Clone(lines)
-}
-
-// OnAppend has fn called with each line as it is written, in file order and
-// before anything can see it. fn must not call back.
-func (f *File) OnAppend(fn func(Entry)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.onAppend = fn
 }
 
 func (f *File) write(entries ...Entry) {

@@ -3,6 +3,8 @@ package deliverytest_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"example.com/piworkflows/delivery"
@@ -229,16 +231,27 @@ func TestReplied(t *testing.T) {
 	}
 }
 
-// TestRestore keeps a file over the death of its operating-system process.
-func TestRestore(t *testing.T) {
-	f := deliverytest.NewFile("s1", "/s1.jsonl")
-	var kept []deliverytest.Entry
-	f.OnAppend(func(e deliverytest.Entry) { kept = append(kept, e) })
+// TestOpenFile keeps a file over the death of its operating-system process.
+func TestOpenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s1.jsonl")
+	f, err := deliverytest.OpenFile("s1", path)
+	must(t, err)
 	must(t, f.Start(deliverytest.Options{}).Prompt("x"))
-	g := deliverytest.NewFile("s1", "/s1.jsonl")
-	g.Restore(kept)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append(whole, `{"ID":"torn`...), 0o600))
+	g, err := deliverytest.OpenFile("s1", path)
+	must(t, err)
 	must(t, g.Start(deliverytest.Options{Process: "second"}).Prompt("y"))
-	if len(g.Branch()) != 4 || g.Key() != f.Key() {
-		t.Errorf("%d entries", len(g.Branch()))
+	again, err := deliverytest.OpenFile("s1", path)
+	must(t, err)
+	for what, f := range map[string]*deliverytest.File{"in the second process": g, "on disk": again} {
+		if len(f.Entries()) != 4 || len(f.Branch()) != 4 {
+			t.Errorf("%s: %d lines, %d of them on the branch, want 4", what, len(f.Entries()), len(f.Branch()))
+		}
+	}
+	must(t, os.WriteFile(path, []byte("no session\n"), 0o600))
+	if _, err := deliverytest.OpenFile("s1", path); err == nil {
+		t.Error("another kind of file was taken for a session")
 	}
 }

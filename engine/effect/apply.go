@@ -43,8 +43,9 @@ type Settle struct {
 	Verdict Verdict
 }
 
-// Recover asks what to do about an effect whose worker was lost.
-type Recover struct{}
+// Recover asks what to do about an effect whose worker was lost. When its run has
+// Ended, nobody observes it or runs it again, whatever its policy.
+type Recover struct{ Ended bool }
 
 // Observation is what the author's observer said of an effect declared
 // observed: it is there, or it is surely not.
@@ -104,7 +105,10 @@ func (c Settle) trigger(e *Effect) (Trigger, error) {
 	return 0, refuse(e.Key, launch.ErrInvalid, "a receipt says applied, rejected or unknown")
 }
 
-func (Recover) trigger(e *Effect) (Trigger, error) {
+func (c Recover) trigger(e *Effect) (Trigger, error) {
+	if c.Ended {
+		return RecoverUnrepeatable, nil
+	}
 	switch e.Policy {
 	case run.Repeatable:
 		return RecoverRepeatable, nil

@@ -18,7 +18,7 @@
 //     the effect is going to ask. A decision approves one effect.
 //   - effect/recovery: a pending effect whose worker was lost is observed where
 //     the author declared how, run again where the author declared it
-//     repeatable, and otherwise ambiguous.
+//     repeatable, and otherwise ambiguous; ambiguous too once its run has ended.
 //   - effect/ambiguous: an ambiguous effect becomes applied or rejected only by
 //     observation or by a person with evidence.
 //   - effect/token: a receipt carries the token of the newest reservation. It is

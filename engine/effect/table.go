@@ -13,7 +13,7 @@ const (
 	ReceiptUnknown              // its code returned and cannot tell
 	RecoverRepeatable           // its worker was lost, policy repeatable
 	RecoverObserved             // its worker was lost, policy observed
-	RecoverUnrepeatable         // its worker was lost, policy unrepeatable
+	RecoverUnrepeatable         // its worker was lost, policy unrepeatable or run ended
 	ObservedFound               // the author's observer found it
 	ObservedMissing             // the author's observer is sure that it is not there
 	PersonApplied               // a person has evidence that it happened

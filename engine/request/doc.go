@@ -41,7 +41,8 @@
 //   - request/expiry: an attempt's timeout, the reminder limit or a deadline ends
 //     an open request. At the deadline a declared default is accepted instead,
 //     with the timer as its provenance. Nobody answers after the deadline.
-//   - request/end: the end of its run cancels an open request; a pause keeps it.
+//   - request/end: the end of its run cancels an open request; a pause keeps it,
+//     and what puts it to the model waits until the run is resumed.
 //   - request/prompts: a latest turn that ended lost, aborted or with an error is
 //     prompted again, at most [MaxResumed] times between explicit resumes, then a
 //     person is needed. An error holds the run first.

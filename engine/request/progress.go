@@ -42,9 +42,9 @@ func ParseProgress(payload []byte) (p Progress, err error) {
 	case unit > MaxUnit:
 		return Progress{}, invalid("progress.unit", "has %d characters; the bound is %d", unit, MaxUnit)
 	case p.Completed < 0 || p.Completed > MaxUnits:
-		return Progress{}, invalid("progress.completed", "must be 0 to %d", MaxUnits)
+		return Progress{}, invalid("progress.completed", "must be 0 to %d", int64(MaxUnits))
 	case p.Total < 0 || p.Total > MaxUnits:
-		return Progress{}, invalid("progress.total", "must be 0 to %d", MaxUnits)
+		return Progress{}, invalid("progress.total", "must be 0 to %d", int64(MaxUnits))
 	case p.Total > 0 && p.Completed > p.Total:
 		return Progress{}, invalid("progress.completed", "must be at most progress.total")
 	case p == Progress{Schema: p.Schema}:

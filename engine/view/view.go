@@ -56,14 +56,15 @@ type View struct {
 	Error       *launch.SafeError `json:"-"`                   // of a failed run
 	ErrorCode   string            `json:"errorCode,omitempty"` // see Error
 	ErrorText   string            `json:"error,omitempty"`
-	Owner       string            `json:"owner,omitempty"`          // live, expired
-	Turn        string            `json:"turn,omitempty"`           // owed, sending, blocked
-	Blocked     string            `json:"blockedMessage,omitempty"` // id of a message that a call re-opens
-	Session     string            `json:"session,omitempty"`        // connected, idle, busy, held, disconnected
-	Actions     []string          `json:"actions,omitempty"`        // that would be accepted now
-	Recovery    string            `json:"recovery,omitempty"`       // what a lost host would lead to
-	Revision    uint64            `json:"revision"`                 // changes whenever the view may have
-	RunRevision uint64            `json:"runRevision"`              // what commands use
+	Owner       string            `json:"owner,omitempty"`            // live, expired
+	Turn        string            `json:"turn,omitempty"`             // owed, sending, blocked
+	Blocked     string            `json:"blockedMessage,omitempty"`   // id of a message that a call re-opens
+	Session     string            `json:"session,omitempty"`          // connected, idle, busy, held, disconnected
+	Actions     []string          `json:"actions,omitempty"`          // that would be accepted now
+	Recovery    string            `json:"recovery,omitempty"`         // what a lost host would lead to
+	Settings    uint32            `json:"settingsRevision,omitempty"` // what configure names; 0 = there are none
+	Revision    uint64            `json:"revision"`                   // changes whenever the view may have
+	RunRevision uint64            `json:"runRevision"`                // what commands use
 	Created     string            `json:"createdAt"`
 	Finished    string            `json:"finishedAt,omitempty"`
 }
@@ -83,16 +84,16 @@ func Of(f Facts) View {
 		v.Error, v.ErrorCode, v.ErrorText = &e, string(e.Code), e.Message
 	}
 	if f.Run != nil {
-		v.RunRevision = f.Run.Revision
+		v.RunRevision, v.Settings = f.Run.Revision, f.Run.Settings
 		if !l.State.Terminal() {
 			v.Node = f.Run.Node
 		}
 	}
 	if q := open(&f); q != nil {
-		v.Request = describe(q, f.Now.Wall)
+		v.Request = describe(q, f.Now)
 		v.Revision += q.Revision
 	}
-	if f.Effect != nil && f.Effect.State == effect.Ambiguous {
+	if resolvable(&f) {
 		v.Effect = f.Effect.Key.ID().String()
 	}
 	if l.State.Claimed() {
@@ -204,6 +205,12 @@ func observable(f *Facts) bool {
 	return f.Launch.Attention != launch.EffectAmbiguous || f.Effect != nil && f.Effect.Observable()
 }
 
+// resolvable reports whether a person can say what became of the effect at which
+// the run stands or has ended.
+func resolvable(f *Facts) bool {
+	return f.Effect != nil && (f.Effect.State == effect.Ambiguous || f.Effect.State == effect.Pending && f.Launch.State.Terminal())
+}
+
 func recovery(f *Facts) string {
 	l := &f.Launch
 	switch {
@@ -260,10 +267,10 @@ type Request struct {
 	Progress  json.RawMessage `json:"progress,omitempty"`
 	Rate      float64         `json:"rate,omitempty"`        // units each second
 	Left      float64         `json:"secondsLeft,omitempty"` // estimated from the rate
-	Actions   []string        `json:"actions"`               // that its kind takes
+	Actions   []string        `json:"actions,omitempty"`     // that it takes now, of whom its kind takes them
 }
 
-func describe(q *request.Request, now launch.Time) *Request {
+func describe(q *request.Request, now launch.Now) *Request {
 	r := &Request{ID: q.ID, Kind: q.Kind.String(), State: q.State.String(), Revision: q.Revision, Since: q.Opened.String(),
 		Rejection: q.Rejection, Reminders: q.Reminders, Progress: q.Progress}
 	if q.Deadline != 0 {
@@ -273,11 +280,12 @@ func describe(q *request.Request, now launch.Time) *Request {
 	if json.Unmarshal(q.Contract, &c) == nil {
 		r.Title, r.Choices, r.Audience = c.Title, c.Choices, c.Audience
 	}
-	if rate, left, ok := q.Estimate(now); ok {
+	if rate, left, ok := q.Estimate(now.Wall); ok {
 		r.Rate, r.Left = rate, left.Seconds()
 	}
+	open := q.State == request.Pending && !now.Passed(q.Deadline)
 	for _, cell := range request.Matrix() {
-		if cell.Kind == q.Kind && cell.Action.Called() && (cell.Action != request.ActUpdate || c.Updates) {
+		if open && cell.Kind == q.Kind && cell.Action.Called() && (cell.Action != request.ActUpdate || c.Updates) {
 			r.Actions = append(r.Actions, cell.Action.String())
 		}
 	}
@@ -296,7 +304,7 @@ func Actions(f Facts) []string {
 		{"pause", launch.PauseCommand{Actor: launch.Person}},
 		{"resume", launch.ResumeCommand{Actor: launch.Person}},
 	} {
-		if a.name == "resume" && !observable(&f) || a.name == "pause" && l.Paused {
+		if a.name == "resume" && !observable(&f) || a.name == "pause" && l.Paused && !l.HostPause {
 			continue
 		}
 		if _, _, err := launch.Apply(*l, a.command, f.Now); err == nil {
@@ -306,7 +314,10 @@ func Actions(f Facts) []string {
 	if l.State.Terminal() && l.HasRecord() && (f.Effect == nil || f.Effect.State.Final()) {
 		all = append(all, "restart")
 	}
-	if f.Effect != nil && f.Effect.State == effect.Ambiguous {
+	if f.Run != nil && f.Run.Settings > 0 && !l.State.Terminal() {
+		all = append(all, "configure")
+	}
+	if resolvable(&f) {
 		all = append(all, "resolve")
 	}
 	return all

@@ -55,7 +55,7 @@ func openStory(db string, crash *crasher) (_ *story, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.file, err = session(s.transcript()); err != nil {
+	if s.file, err = deliverytest.OpenFile("quickstart", s.transcript()); err != nil {
 		return nil, err
 	}
 	s.rt, err = piworkflows.Open(piworkflows.Options{
@@ -231,37 +231,4 @@ func (s *story) tool(ctx context.Context, c deliverytest.Call) string {
 		s.pi.Kill() // and the host with it
 	}
 	return result.Text
-}
-
-// session reads the transcript back and keeps it up to date.
-func session(path string) (*deliverytest.File, error) {
-	file := deliverytest.NewFile("quickstart", path)
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var entries []deliverytest.Entry
-	for line := range strings.Lines(string(old)) {
-		var e deliverytest.Entry
-		if json.Unmarshal([]byte(line), &e) != nil {
-			break // a torn last line
-		}
-		entries = append(entries, e)
-	}
-	file.Restore(entries)
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	file.OnAppend(func(e deliverytest.Entry) {
-		line, err := json.Marshal(e)
-		if err == nil {
-			_, err = out.Write(append(line, '\n'))
-		}
-		if err != nil {
-			fmt.Println("not ok: the transcript cannot be written:", err)
-			os.Exit(1)
-		}
-	})
-	return file, nil
 }

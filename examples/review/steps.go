@@ -115,7 +115,7 @@ func (s *story) decide(ctx context.Context) error {
 	if err := s.person(ctx, "resume"); err != nil {
 		return err
 	}
-	v, err := s.until(ctx, "it ends", func(v view.View) bool { return v.Finished != "" })
+	v, err := s.until(ctx, "it ends", func(v view.View) bool { return v.Finished != "" && v.Turn == "" }) // and the model knows
 	if err != nil {
 		return err
 	}
@@ -156,28 +156,19 @@ func (s *story) cancelItself(ctx context.Context) error {
 	return s.successor(ctx)
 }
 
-// successor waits for the one message that tells the model of the cancel.
+// successor waits until the model is told of the cancel, and counts the messages
+// that tell of an end: one for each run.
 func (s *story) successor(ctx context.Context) error {
-	for {
-		told := 0
-		for _, e := range s.pi.Branch() {
-			if e.CustomType == "pi-workflows-deferred-turn" && e.IntentID() != "" {
-				told++
-			}
-		}
-		v, err := s.rt.Status(ctx, s.run)
-		if err != nil {
-			return err
-		}
-		if told > 0 && v.Turn == "" {
-			s.pi.Wait()
-			s.say(fmt.Sprintf("  successor turns told in all: %d", told))
-			return nil
-		}
-		select {
-		case <-s.seen:
-		case <-ctx.Done():
-			return ctx.Err()
+	if _, err := s.until(ctx, "the model is told", func(v view.View) bool { return v.Turn == "" }); err != nil {
+		return err
+	}
+	s.pi.Wait()
+	told := 0
+	for _, e := range s.pi.Branch() {
+		if e.IntentID() != "" {
+			told++
 		}
 	}
+	s.say(fmt.Sprintf("  successor turns told, for two runs: %d", told))
+	return nil
 }

@@ -22,6 +22,7 @@ import (
 // when a message asks.
 type story struct {
 	db, out string
+	host    piworkflows.Options // of every host, besides what open sets
 	say     func(string)
 	seen    chan struct{} // something was committed
 
@@ -44,13 +45,15 @@ func (s *story) open() error {
 	if err != nil {
 		return err
 	}
-	s.rt, err = piworkflows.Open(piworkflows.Options{Path: s.db, Workflows: []*engine.Workflow{wf}, Observe: func(store.Event) {
+	o := s.host
+	o.Path, o.Workflows = s.db, append([]*engine.Workflow{wf}, o.Workflows...)
+	o.Observe = func(store.Event) {
 		select {
 		case s.seen <- struct{}{}:
 		default:
 		}
-	}})
-	if err != nil {
+	}
+	if s.rt, err = piworkflows.Open(o); err != nil {
 		return err
 	}
 	if s.pi == nil {

@@ -333,7 +333,7 @@ CREATE TABLE workflow_settings (
 CREATE TABLE workflow_presentations (
   channel TEXT NOT NULL,
   request_id TEXT NOT NULL,
-  shown_at INTEGER NOT NULL,
+  shown_at INTEGER,
   told_at INTEGER,
   PRIMARY KEY (channel, request_id)
 ) STRICT, WITHOUT ROWID;

@@ -14,6 +14,7 @@ import (
 	"example.com/piworkflows/delivery/deliverytest"
 	"example.com/piworkflows/engine"
 	"example.com/piworkflows/engine/view"
+	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
 )
 
@@ -61,6 +62,7 @@ func everyKind() *engine.Workflow {
 	return wf
 }
 
+// requestOf returns the id of the request that a text names.
 func requestOf(text string) string {
 	at := strings.Index(text, "req-")
 	if at < 0 {
@@ -69,12 +71,22 @@ func requestOf(text string) string {
 	return text[at : at+36]
 }
 
+// One run asks the model by tool and by text, asks a question, waits for a
+// person, acts once on what was approved, and reports: through the whole host,
+// on a scripted session.
 func TestEveryKindOfRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	wf := everyKind()
-	rt, err := piworkflows.Open(piworkflows.Options{Path: filepath.Join(t.TempDir(), "w.db"), Workflows: []*engine.Workflow{wf}, Observe: func(e store.Event) {
-		t.Log(e.Kind, e.To, e.Why, e.Node)
+	committed := make(chan struct{}, 1)
+	runs := 0
+	rt, err := piworkflows.Open(piworkflows.Options{Path: filepath.Join(t.TempDir(), "w.db"), Workflows: []*engine.Workflow{everyKind()}, Observe: func(e store.Event) {
+		if e.Launch == launch.EvReserved {
+			runs++
+		}
+		select {
+		case committed <- struct{}{}:
+		default:
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -82,36 +94,32 @@ func TestEveryKindOfRequest(t *testing.T) {
 	defer rt.Close(context.Background())
 	file := deliverytest.NewFile("h1", "/s1.jsonl")
 	var conn *piworkflows.Conn
-	drafts := 0
+	var told []string // by the tool
+	call := func(format string, args ...any) deliverytest.Reply {
+		return deliverytest.Reply{Calls: []deliverytest.Call{{Tool: "workflow", Args: json.RawMessage(fmt.Sprintf(format, args...))}}}
+	}
 	model := func(_ context.Context, turn deliverytest.Turn) deliverytest.Reply {
-		last := turn.Context[len(turn.Context)-1]
 		text := turn.Opener.Text
-		call := func(args string) deliverytest.Reply {
-			return deliverytest.Reply{Calls: []deliverytest.Call{{Tool: "workflow", Args: json.RawMessage(args)}}}
-		}
+		id := requestOf(text)
 		switch {
 		case turn.Opener.Role == deliverytest.User && turn.Request == 1:
 			return call(`{"action":"start","workflow":"every","input":{"title":"rafts"}}`)
-		case strings.Contains(text, "Write about"):
-			t.Log("model sees:", text)
-			if turn.Request == 1 {
-				drafts++
-				return call(`{"action":"submit","requestId":"` + requestOf(text) + `","output":{"text":"x"}}`)
-			}
-			if turn.Request == 2 {
-				t.Log("model sees:", last.Text)
-				return call(`{"action":"submit","requestId":"` + requestOf(text) + `","output":{"text":"rafts float"}}`)
-			}
+		case strings.Contains(text, "Write about") && turn.Request == 1:
+			return call(`{"action":"submit","requestId":"req-invented","output":{"text":"rafts float"}}`)
+		case strings.Contains(text, "Write about") && turn.Request == 2:
+			return call(`{"action":"submit","requestId":%q,"output":{"text":"x"}}`, id)
+		case strings.Contains(text, "Write about") && turn.Request == 3:
+			return call(`{"action":"submit","requestId":%q,"output":{"text":"rafts float"}}`, id)
 		case strings.Contains(text, "What is missing") && turn.Request == 1:
-			return call(`{"action":"answer","requestId":"` + requestOf(text) + `","output":{"text":"!"}}`)
+			return call(`{"action":"answer","requestId":%q,"output":{"text":"!"}}`, id)
 		case strings.Contains(text, "Sum up"):
 			return deliverytest.Reply{Text: "They float."}
 		}
 		return deliverytest.Reply{Text: "ok"}
 	}
 	pi := file.Start(deliverytest.Options{Model: model, Tools: map[string]deliverytest.Tool{"workflow": func(ctx context.Context, c deliverytest.Call) string {
-		r := conn.Tool(ctx, piworkflows.ToolCall{Args: c.Args, RequestKey: fmt.Sprint(c.Turn, c.ID, len(c.Args))})
-		t.Log("tool:", r.Text, string(r.Details))
+		r := conn.Tool(ctx, piworkflows.ToolCall{Args: c.Args, RequestKey: fmt.Sprint(c.Turn, c.ID, len(told))})
+		told = append(told, r.Text)
 		return r.Text
 	}}})
 	defer pi.Kill()
@@ -122,7 +130,9 @@ func TestEveryKindOfRequest(t *testing.T) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	pi.Prompt("do it")
+	if err := pi.Prompt("do it"); err != nil {
+		t.Fatal(err)
+	}
 	var v view.View
 	for v.Request == nil || v.Request.Kind != "decision" {
 		id, err := rt.SessionRun(ctx, file.Key())
@@ -131,22 +141,33 @@ func TestEveryKindOfRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-committed:
+		case <-ctx.Done():
 			t.Fatalf("no decision: %+v", v)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	raw, _ := json.Marshal(v)
-	t.Log(string(raw))
-	for _, c := range []string{"decide " + v.Request.ID + " maybe", "decide " + v.Request.ID + " redo", "decide " + v.Request.ID + " approve"} {
-		r := conn.Tool(ctx, piworkflows.ToolCall{Command: c, Person: true})
-		t.Log(r.Text)
+	if said, ok, err := rt.Output(ctx, v.Run, "say"); err != nil || !ok || string(said) != `"They float."` {
+		t.Errorf("the visible text is %s %v %v", said, ok, err)
 	}
-	v, err = rt.Wait(ctx, v.Run)
-	if err != nil || v.Status != view.Completed {
+	for _, c := range []struct{ command, want string }{
+		{"decide " + v.Request.ID + " maybe", "invalid input: choice must be one of"},
+		{"decide " + v.Request.ID + " redo", "invalid input: choice redo needs a text"},
+		{"decide " + v.Request.ID + " approve", "is answered"},
+	} {
+		if r := conn.Tool(ctx, piworkflows.ToolCall{Command: c.command, Person: true}); !strings.Contains(r.Text, c.want) {
+			t.Errorf("%s: %s, want %s", c.command, r.Text, c.want)
+		}
+	}
+	if v, err = rt.Wait(ctx, v.Run); err != nil || v.Status != view.Completed {
 		t.Fatalf("%+v %v", v, err)
 	}
-	for _, e := range pi.Branch() {
-		t.Logf("%s %s %s", e.Role, e.CustomType, e.Text)
+	if out, _, err := rt.Output(ctx, v.Run, "publish"); err != nil || string(out) != `"rafts float!"` || runs != 1 {
+		t.Errorf("published %s in %d runs: %v", out, runs, err)
+	}
+	for i, want := range []string{"queued", "the one that is open in this session is req-", "the text is too short; write at least 5 characters", "is answered", "is answered"} {
+		if i >= len(told) || !strings.Contains(told[i], want) {
+			t.Errorf("the tool said %q; want %q in its answer %d", told, want, i+1)
+		}
 	}
 }
