@@ -379,6 +379,9 @@ func (x *tx) verdict(l *launchRow, r *runRow, p *run.Plan, c *Propose) (Next, er
 // endRequest cancels the request of a run that has ended (rule request/end).
 func (x *tx) endRequest(l *launchRow) error {
 	r, err := x.run(l.ID)
+	if errors.Is(err, launch.ErrInternal) { // an unreadable record ends, whatever it asked
+		return nil
+	}
 	if err != nil || r == nil {
 		return err
 	}
@@ -444,7 +447,7 @@ func (x *tx) turnClosed(c follow.TurnClosed) error {
 	if err := x.clock(q, run.StopClock{}); err != nil {
 		return err
 	}
-	if q.Kind == run.Assistant && c.End == session.Completed && q.State == request.Pending && x.reply != nil && x.reply.Usable {
+	if q.Kind == run.Assistant && c.End == session.Completed && q.State == request.Pending && x.reply != nil && x.reply.Usable && !x.typed(c) {
 		if _, err = x.respond(request.Act{Request: q.ID, Action: request.ActRespond, Actor: launch.Model, Session: q.Session,
 			Key: "turn:" + launch.DigestOf([]byte(c.Turn)).String(), Payload: encode(x.reply.Text)}); err != nil {
 			return err
@@ -479,6 +482,12 @@ func (x *tx) timeUp(r *runRow, q *requestRow) error {
 		}
 	}
 	return x.applyRequest(q, request.Expire{Why: launch.CodeTimedOut})
+}
+
+// typed reports whether the person typed into a turn, as far as the host knows.
+func (x *tx) typed(c follow.TurnClosed) bool {
+	m := x.messages.find(func(m *messageRow) bool { return m.Request == c.Request && m.Turn.ID == c.Turn })
+	return m != nil && m.Turn.UserInput
 }
 
 // Lapse handles what is due at this moment: requests whose deadline has passed

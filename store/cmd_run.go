@@ -167,7 +167,7 @@ func (x *tx) settleLost(l *launchRow, r *runRow, p *run.Plan, e *effectRow) (Nex
 		}
 	}
 	what, who := "did not take effect", "a receipt says that came after its worker was lost"
-	if e.State == effect.Applied {
+	if settle.Happened = e.State == effect.Applied; settle.Happened {
 		what = "took effect and its output is lost"
 	}
 	if e.Evidence != "" {
@@ -475,7 +475,7 @@ func (c Propose) run(x *tx) (Next, error) {
 			return Next{}, err
 		}
 	}
-	settle := run.Settle{Node: c.Node, Visit: c.Visit, Attempt: c.Attempt, Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, Receipt: receipt}
+	settle := run.Settle{Node: c.Node, Visit: c.Visit, Attempt: c.Attempt, Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, Receipt: receipt, Happened: c.Applied}
 	if err := x.applyRun(l, r, settle, c.Plan); err != nil {
 		return Next{}, err
 	}
