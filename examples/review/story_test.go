@@ -75,7 +75,7 @@ func TestStory(t *testing.T) {
 		{"/workflow restart: Run … is queued again as run …", "a restart is asked for"},
 		{"it asks: waiting at draft", "and begins anew"},
 		{"the model calls cancel: Run … is cancelled.", "the model cancels it in its own turn"},
-		{"it ends: cancelled", "at once"},
+		{"it has ended, and the model is told: cancelled", "in a turn that follows"},
 		{"successor turns told, for two runs: 2", "and the model is told of each end once"},
 	} {
 		i := strings.Index(out[at:], want.line)
