@@ -6,17 +6,22 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"example.com/piworkflows/launch"
 )
 
 // parseCommand makes the tool's arguments of what a person wrote after /workflow:
-// an action and its words, in the order of the action's usage, where the last one
-// takes the rest of the line; or name=value for any of them. A word that has to
-// be JSON and is none is taken as text. No action means status.
+// an action and its words, in the order of the action's usage, or name=value for
+// any of them. The word with dots takes the rest of the line, and one with = is
+// written by its name only. A value that has to be JSON and is none is taken as
+// text. No action means status.
 func parseCommand(text string) (args toolArgs, err error) {
-	if len(text) > launch.MaxInput {
-		return args, launch.CheckSize("command", len(text), launch.MaxInput)
+	if err := launch.CheckSize("command", len(text), launch.MaxInput); err != nil {
+		return args, err
+	}
+	if !utf8.ValidString(text) {
+		return args, launch.Refuse(launch.ErrInvalid, "the command is not valid UTF-8")
 	}
 	name, rest := word(text)
 	if name == "" {
@@ -27,55 +32,74 @@ func parseCommand(text string) (args toolArgs, err error) {
 			continue
 		}
 		args.Action = name
-		return args, args.fill(strings.Fields(a.words), rest, name+" "+a.words)
+		if why := args.fill(strings.Fields(a.words), rest); why != "" {
+			err = launch.Refuse(launch.ErrInvalid, "%s; write /workflow %s", why, strings.TrimSpace(name+" "+a.words))
+		}
+		return args, err
 	}
 	return args, launch.Refuse(launch.ErrInvalid, "there is no such command; write one of: %s", strings.Join(actionNames(true), ", "))
 }
 
-// fill sets the arguments from words.
-func (args *toolArgs) fill(words []string, rest, usage string) error {
-	bad := func(format string, a ...any) error {
-		a = append(a, usage)
-		return launch.Refuse(launch.ErrInvalid, format+"; write /workflow %s", a...)
-	}
-	for {
-		key, value, after, ok := assignment(rest)
-		if !ok {
-			break
+// fill sets the arguments from words, or says what is wrong with them.
+func (args *toolArgs) fill(usage []string, rest string) (why string) {
+	for i := 0; ; {
+		name, value, after := args.assignment(usage, rest)
+		if name == "" { // the next word by its place
+			for i < len(usage) && (strings.Contains(usage[i], "=") || args.has(argument(usage[i]))) {
+				i++
+			}
+			if i == len(usage) {
+				break
+			}
+			w := usage[i]
+			i++
+			name = argument(w)
+			value, after = upTo(w, rest)
+			optional := strings.HasPrefix(w, "[")
+			switch {
+			case optional && (value == "" || i < len(usage) && !looksLike(name, value)):
+				continue // the word is meant for the next place
+			case value == "":
+				return name + " is missing"
+			}
 		}
-		if err := args.set(key, value); err != nil {
-			return bad("%s", err.Error())
-		}
-		rest = after
-	}
-	for i, w := range words {
-		name := strings.Trim(w, "<>[].")
-		optional := strings.HasPrefix(w, "[")
-		if args.has(name) {
-			continue
-		}
-		value, after := word(rest)
-		if strings.Contains(w, "...") {
-			value, after = strings.TrimSpace(rest), ""
-		}
-		if optional && i+1 < len(words) && !looksLike(name, value) {
-			continue // the word is meant for the next one
-		}
-		switch {
-		case value == "" && optional:
-			continue
-		case value == "":
-			return bad("%s is missing", name)
-		}
-		if err := args.set(name, value); err != nil {
-			return bad("%s", err.Error())
+		if why := args.set(name, value); why != "" {
+			return why
 		}
 		rest = after
 	}
 	if strings.TrimSpace(rest) != "" {
-		return bad("there are more words than the command takes")
+		return "there are more words than the command takes"
 	}
-	return nil
+	return ""
+}
+
+// argument is the name of a word in a usage.
+func argument(w string) string { return strings.Trim(w, "<>[].=") }
+
+// upTo splits the value for a word of a usage off the front of a line.
+func upTo(w, line string) (value, rest string) {
+	if strings.Contains(w, "...") {
+		return strings.TrimSpace(line), ""
+	}
+	return word(line)
+}
+
+// assignment splits name=value off the front of a line, where name is a word of
+// the usage that is not set yet; an empty name says that there is none.
+func (args *toolArgs) assignment(usage []string, line string) (name, value, rest string) {
+	line = strings.TrimSpace(line)
+	for _, w := range usage {
+		name := argument(w)
+		after, ok := strings.CutPrefix(line, name+"=")
+		if !ok || args.has(name) || strings.TrimLeftFunc(after, unicode.IsSpace) != after {
+			continue
+		}
+		if value, rest = upTo(w, after); value != "" {
+			return name, value, rest
+		}
+	}
+	return "", "", line
 }
 
 // looksLike reports whether a word can be what an optional place is for.
@@ -101,18 +125,6 @@ func word(line string) (first, rest string) {
 	return line[:at], line[at:]
 }
 
-// assignment splits name=value off the front of a line, where name is one of the
-// arguments.
-func assignment(line string) (key, value, rest string, ok bool) {
-	first, rest := word(line)
-	key, value, ok = strings.Cut(first, "=")
-	if !ok {
-		return "", "", "", false
-	}
-	_, known := field(&toolArgs{}, key)
-	return key, value, rest, known && key != "action"
-}
-
 // field returns the argument of that name.
 func field(args *toolArgs, name string) (reflect.Value, bool) {
 	v := reflect.ValueOf(args).Elem()
@@ -130,30 +142,24 @@ func (args *toolArgs) has(name string) bool {
 	return ok && !v.IsZero()
 }
 
-func (args *toolArgs) set(name, value string) error {
-	v, ok := field(args, name)
-	if !ok {
-		return launch.Refuse(launch.ErrInternal, "there is no argument %s", name)
-	}
+// set sets an argument, or says what is wrong with its value.
+func (args *toolArgs) set(name, value string) (why string) {
+	v, _ := field(args, name)
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(value)
 	case reflect.Uint64:
 		n, err := strconv.ParseUint(value, 10, 64)
-		if err != nil {
-			return launch.Refuse(launch.ErrInvalid, "%s must be a whole number", name)
+		if err != nil || n == 0 {
+			return name + " must be a whole number above 0"
 		}
 		v.SetUint(n)
 	default: // JSON, or text that is none
 		raw := json.RawMessage(value)
 		if !json.Valid(raw) {
-			quoted, err := json.Marshal(value)
-			if err != nil {
-				return launch.Refuse(launch.ErrInvalid, "%s is not text", name)
-			}
-			raw = quoted
+			raw, _ = json.Marshal(value) // text always encodes
 		}
 		v.SetBytes(raw)
 	}
-	return nil
+	return ""
 }

@@ -116,7 +116,7 @@ var toolActions = []struct {
 	{"resume", "let a run go on that is paused or waits for attention", "[runId]", true, (*Conn).resume},
 	{"decide", "decide what only a person decides", "<requestId> <choice> [text...]", true, (*Conn).decide},
 	{"reopen", "try to send a blocked message again", "[messageId]", true, (*Conn).reopen},
-	{"resolve", "say whether an effect happened: applied or rejected, with what you found", "<effectId> <finding> <evidence...>", true, (*Conn).resolve},
+	{"resolve", "say whether an effect happened: applied or rejected, with what you found", "[runId] <effectId> <finding> [output=] <evidence...>", true, (*Conn).resolve},
 }
 
 // Tool describes the workflow tool and the person's command.

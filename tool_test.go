@@ -101,7 +101,7 @@ func TestToolSpec(t *testing.T) {
 	usages := []string{"list", "start <workflow> [input...]", "status [runId]", "answer <requestId> <output...>", "pause [runId]", "cancel [runId]",
 		"restart [runId] [revision]", "configure [runId] <settings...>", "resume [runId]", "decide <requestId> <choice> [text...]",
 		"reopen [messageId]",
-		"resolve <effectId> <finding> <evidence...>"}
+		"resolve [runId] <effectId> <finding> [output=] <evidence...>"}
 	if d := cmp.Diff(usages, person); d != "" {
 		t.Errorf("commands of a person (-want +got):\n%s", d)
 	}
