@@ -26,7 +26,7 @@ func main() {
 
 // tell runs the story in a directory of its own.
 func tell(ctx context.Context, dir string, say func(string)) error {
-	s := &story{db: filepath.Join(dir, "review.db"), out: filepath.Join(dir, "published.txt"), say: say, seen: make(chan struct{}, 1)}
+	s := &story{db: filepath.Join(dir, "review.db"), out: filepath.Join(dir, "published.txt"), say: say, seen: make(chan struct{}, 1), thought: make(chan string)}
 	if err := s.open(); err != nil {
 		return err
 	}

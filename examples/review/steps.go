@@ -12,8 +12,11 @@ import (
 func (s *story) begin(ctx context.Context) error {
 	s.say("1. The person asks for a review; the model starts it.")
 	s.model = func(node, _ string) string {
-		if node == "" {
+		switch node {
+		case "":
 			return fmt.Sprintf(`{"action":"start","workflow":"review","input":{"title":"rafts","file":%q}}`, s.out)
+		case "draft", "proof/read":
+			return <-s.thought
 		}
 		return ""
 	}
@@ -35,16 +38,19 @@ func (s *story) draft(ctx context.Context) error {
 	return s.submit(ctx, v.Request.ID, `{"text":"Rafts flaot."}`)
 }
 
-// submit lets the model hand in an output in a turn of the person's.
+// submit lets the model hand in an output, in the turn in which it was asked.
 func (s *story) submit(ctx context.Context, request, output string) error {
-	s.model = func(node, _ string) string {
-		if node != "" {
-			return ""
-		}
-		return fmt.Sprintf(`{"action":"submit","requestId":%q,"output":%s}`, request, output)
+	return s.think(ctx, fmt.Sprintf(`{"action":"submit","requestId":%q,"output":%s}`, request, output))
+}
+
+// think gives the model what it calls the tool with.
+func (s *story) think(ctx context.Context, args string) error {
+	select {
+	case s.thought <- args:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	s.pi.Wait()
-	return s.pi.Prompt("go on")
 }
 
 // proofread: a step of the included workflow.
@@ -64,7 +70,6 @@ func (s *story) question(ctx context.Context) error {
 		return err
 	}
 	s.say("4. The checkpoint asks what is missing; the person answers.")
-	s.model = nil
 	return s.person(ctx, `answer `+v.Request.ID+` {"add":"So do boats."}`)
 }
 
@@ -130,8 +135,13 @@ func (s *story) decide(ctx context.Context) error {
 // nothing else.
 func (s *story) restart(ctx context.Context) error {
 	s.say("7. The person restarts it: a fresh run, with none of the old answers.")
-	s.model = nil
 	s.pi.Wait()
+	s.model = func(node, _ string) string {
+		if node == "draft" {
+			return <-s.thought
+		}
+		return ""
+	}
 	if err := s.person(ctx, "restart"); err != nil {
 		return err
 	}
@@ -143,13 +153,9 @@ func (s *story) restart(ctx context.Context) error {
 // opened. The turn is stopped, and one successor turn is owed.
 func (s *story) cancelItself(ctx context.Context) error {
 	s.say("8. The model cancels the run in the run's own turn.")
-	s.model = func(node, _ string) string {
-		if node != "draft" {
-			return ""
-		}
-		return fmt.Sprintf(`{"action":"cancel","runId":%q}`, s.run)
+	if err := s.think(ctx, fmt.Sprintf(`{"action":"cancel","runId":%q}`, s.run)); err != nil {
+		return err
 	}
-	// The open step is put to the model again after a turn without an answer.
 	if _, err := s.until(ctx, "it has ended, and the model is told", func(v view.View) bool { return v.Status == view.Cancelled && v.Turn == "" }); err != nil {
 		return err
 	}

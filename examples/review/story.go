@@ -34,9 +34,11 @@ type story struct {
 	run   launch.RunID
 	first launch.RunID
 
-	// model answers a message of the workflow with a call of the tool, or with
-	// nothing.
-	model func(kind, request string) string
+	// model answers a person's prompt (no node) or a message of the workflow with a
+	// call of the tool, or with nothing. Where the story goes on meanwhile, it
+	// thinks until it is told what it thought.
+	model   func(node, request string) string
+	thought chan string
 }
 
 // open opens the host, and the session when it is not open yet.
