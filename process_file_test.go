@@ -127,8 +127,9 @@ func replay(t *testing.T, l *launch.Launch, events []store.Record) (claims []spa
 			}
 		}
 		visit := fmt.Sprint(d.Node, " ", d.Visit)
-		late := e.Kind == "effect.applied" || e.Kind == "effect.rejected"
-		if state.Terminal() && !late { // a receipt may come late
+		late := e.Kind == "effect.applied" || e.Kind == "effect.rejected"  // a receipt may come late
+		late = late || e.Kind == "request.cancelled" && e.At == l.Finished // the end closes what is open
+		if state.Terminal() && !late {
 			bad("%s after its end", e.Kind)
 		}
 		switch {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	c := &child{args: strings.Split(os.Getenv("PIWORKFLOWS_ARGS"), "\x1f"), in: bufio.NewScanner(os.Stdin)}
-	roles := map[string]func(*child){"race": raceChild, "session": sessionChild, "lock": lockChild, "freeze": freezeChild}
+	roles := map[string]func(*child){"race": raceChild, "session": sessionChild, "lock": lockChild, "freeze": freezeChild, "decide": decideChild}
 	roles[role](c)
 	c.say("end")
 	os.Exit(0)

@@ -1,41 +1,17 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"example.com/piworkflows/clock"
-	"example.com/piworkflows/engine/session"
 	"example.com/piworkflows/engine/view"
 	"example.com/piworkflows/launch"
 	"example.com/piworkflows/store"
 )
-
-// Reporter is what a bridge reports to: a [Conn], or what stands in for one.
-type Reporter interface {
-	TurnStarted(ctx context.Context, turn, message string) (Ownership, error)
-	Replied(turn string, r Reply)
-	TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error
-	Input(ctx context.Context) error
-	Changed()
-	Shutdown(ctx context.Context) error
-	Close()
-	Epoch() uint64
-	Done() <-chan struct{}
-}
-
-// Rejected reports that a report was refused for what it says: to repeat it is
-// of no use, and the bridge goes on with the next one. After any other error it
-// connects again and repeats it.
-func Rejected(err error) bool {
-	return errors.Is(err, launch.ErrInvalid) || errors.Is(err, launch.ErrConflict) ||
-		errors.Is(err, launch.ErrNotAllowed) || errors.Is(err, launch.ErrNotFound)
-}
 
 // Conn is one live connection of a bridge. Its methods report what the bridge
 // observed, in that order; each returns once the fact is committed. On a fenced
@@ -107,114 +83,6 @@ func (n *Conn) Session() launch.SessionKey { return n.key }
 
 // Done is closed when the connection has ended.
 func (n *Conn) Done() <-chan struct{} { return n.done }
-
-// Changed says that the session's idle state or branch has changed. Its first
-// call says besides that unconfirmed turn reports have been repeated.
-func (n *Conn) Changed() {
-	n.seen.Add(1)
-	n.ready.Store(true)
-	n.said.Store(true)
-	n.changed.Store(true)
-	n.wake()
-}
-
-// TurnStarted reports that the agent begins to work. turn is the bridge's key
-// of the turn, unique in the session; message is the id of the workflow message
-// that opened it, or empty. A retry repeats the report with the same key. The
-// answer says to whom the turn belongs; a turn that must not go on is aborted.
-func (n *Conn) TurnStarted(ctx context.Context, turn, message string) (Ownership, error) {
-	seen, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.TurnStarted{Epoch: n.epoch, Turn: turn, Message: message}})
-	if err == nil && seen.Abort != "" {
-		n.stopped.Store(true)
-		n.wake()
-	}
-	return seen.Own, err
-}
-
-// stopWait is how long [Conn.Stopped] waits for a bridge that does not answer.
-const stopWait = time.Second
-
-// Stopped waits, for a bounded time, until the bridge was told to stop the turn
-// that a commit before this call wants stopped, if there is one (rule
-// delivery/stopped).
-func (n *Conn) Stopped(ctx context.Context) {
-	told, late := make(chan struct{}), make(chan struct{})
-	timer := n.c.o.Store.Clock().AfterFunc(stopWait, func() { close(late) })
-	defer timer.Stop()
-	n.waiting.Lock()
-	n.waiting.told = append(n.waiting.told, told)
-	n.waiting.Unlock()
-	n.wake()
-	select {
-	case <-told:
-	case <-late:
-	case <-ctx.Done():
-	case <-n.done:
-	}
-}
-
-// Reply is what a turn said; see [Conn.Replied].
-type Reply = store.Reply
-
-// Replied says what a turn said, right before it is reported as settled. A bridge
-// that cannot tell leaves it out; then visible text answers no request.
-func (n *Conn) Replied(turn string, r Reply) {
-	n.replies.Lock()
-	defer n.replies.Unlock()
-	n.replies.turn, n.replies.reply = turn, &r
-}
-
-// TurnSettled reports that the agent came to rest after that turn, once for all
-// its retries. byPerson says that a person, not this host, aborted it.
-func (n *Conn) TurnSettled(ctx context.Context, turn string, end End, byPerson bool) error {
-	saw := store.Observe{Session: n.key, Saw: session.TurnSettled{Epoch: n.epoch, Turn: turn, End: end, ByPerson: byPerson}}
-	n.replies.Lock()
-	if n.replies.turn == turn {
-		saw.Reply = n.replies.reply
-	}
-	n.replies.Unlock()
-	_, err := n.observe(ctx, saw)
-	return err
-}
-
-// Input reports that a person's input arrived: before its turn starts, or into
-// the current one.
-func (n *Conn) Input(ctx context.Context) error {
-	_, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.Input{Epoch: n.epoch}})
-	return err
-}
-
-// Shutdown reports that the session announced its end, and ends the connection.
-func (n *Conn) Shutdown(ctx context.Context) error {
-	_, err := n.observe(ctx, store.Observe{Session: n.key, Saw: session.Disconnect{Epoch: n.epoch, Shutdown: true}})
-	n.end(false)
-	return err
-}
-
-// Close ends the connection without a word of the session.
-func (n *Conn) Close() {
-	// A fenced or closed host has nothing to record.
-	_, err := n.observe(context.Background(), store.Observe{Session: n.key, Saw: session.Disconnect{Epoch: n.epoch}})
-	if err != nil && !errors.Is(err, launch.ErrStale) && !errors.Is(err, launch.ErrClosed) {
-		n.c.o.Log.Warn("a disconnect could not be recorded", "session", string(n.key), "err", err)
-	}
-	n.end(false)
-}
-
-func (n *Conn) observe(ctx context.Context, saw store.Observe) (store.Seen, error) {
-	n.seen.Add(1)
-	n.record.Lock()
-	seen, err := store.Do(ctx, n.c.o.Store, saw)
-	n.record.Unlock()
-	if errors.Is(err, launch.ErrStale) {
-		n.end(true)
-	}
-	if err == nil {
-		n.changed.Store(true)
-		n.wake()
-	}
-	return seen, err
-}
 
 // end ends the connection. A bridge that is fenced is told so before it can see
 // that the connection is done, so that it does not connect again; it may close
@@ -294,27 +162,6 @@ func (n *Conn) show() {
 		n.shown = now
 		v.Show(now.run, now.status)
 	}
-}
-
-// offer has the commit that makes something due record the attempt as well, as
-// long as the connection waits (rule delivery/offer).
-func (n *Conn) offer() *store.Offer {
-	if !n.ready.Load() || n.changed.Load() || n.refused > 0 || n.newToken() != nil {
-		return nil
-	}
-	return n.c.o.Store.Offer(store.Try{Session: n.key, Epoch: n.epoch, Token: n.token}, n.wake)
-}
-
-// newToken makes a token for the next attempt unless there is one.
-func (n *Conn) newToken() error {
-	if n.token != (launch.Digest{}) {
-		return nil
-	}
-	token, err := n.c.o.Store.NewToken()
-	if err == nil {
-		n.token = token.Hash()
-	}
-	return err
 }
 
 // step does the next thing that is due and reports whether to look again.
@@ -428,118 +275,6 @@ func (n *Conn) sample(over string) error {
 		return failed
 	}
 	return err
-}
-
-// look asks the bridge for a report and records it.
-func (n *Conn) look(names []string) (bool, error) {
-	before := n.seen.Load()
-	wall, _ := n.c.o.Store.Clock().Now()
-	report, err := n.session.Look(n.ctx, names)
-	if err != nil {
-		n.changed.Store(true)
-		return false, err
-	}
-	r := session.Report{Epoch: n.epoch, Asked: wall, Idle: report.Idle, Pending: report.Pending}
-	asked := make(map[string]bool, len(names))
-	for _, name := range names {
-		asked[name] = true
-	}
-	for _, e := range report.Evidence {
-		if asked[e.Message] {
-			r.Evidence = append(r.Evidence, session.Evidence(e))
-		}
-	}
-	n.record.Lock()
-	defer n.record.Unlock()
-	if n.seen.Load() != before { // something was reported meanwhile: look at what is now
-		n.changed.Store(true)
-		return true, nil
-	}
-	if _, err := store.Do(n.ctx, n.c.o.Store, store.Observe{Session: n.key, Saw: r}); err != nil {
-		n.changed.Store(true)
-		return false, err
-	}
-	n.c.o.Reported(n.key)
-	return true, nil
-}
-
-// try records the next send that is due, and carries it out.
-func (n *Conn) try(s *session.Session) (bool, error) {
-	if err := n.newToken(); err != nil {
-		return false, err
-	}
-	send, err := store.Do(n.ctx, n.c.o.Store, store.Try{Session: n.key, Epoch: n.epoch, Token: n.token})
-	if err != nil {
-		return false, err
-	}
-	if send.Message == nil {
-		// What an idle session waits for ends by itself; no deadline tells when
-		// if the clock is distrusted.
-		if s.Idle && !s.Held && send.Why != "" {
-			n.arm(maxPause)
-		}
-		return false, nil
-	}
-	return n.send(&send)
-}
-
-// send asks the bridge for a send that was recorded, and records the answer.
-func (n *Conn) send(s *store.Send) (bool, error) {
-	token := n.token
-	n.token = launch.Digest{}
-	n.said.Store(false)
-	m, err := message(s, n.epoch)
-	if err != nil {
-		n.backOff(false)
-		return false, err
-	}
-	answer, err := n.session.Send(n.ctx, m)
-	if err == nil {
-		record := session.Answer{Message: m.ID, Token: token, Verdict: answer.Verdict, Reason: answer.Reason}
-		_, err = store.Do(context.WithoutCancel(n.ctx), n.c.o.Store, store.Answer{Session: n.key, Answer: record})
-		if errors.Is(err, launch.ErrStale) { // the attempt is settled already
-			return true, nil
-		}
-	}
-	switch {
-	case err != nil: // the answer is lost: ask again for the same message, a little later
-		n.backOff(false)
-		return false, err
-	case answer.Verdict == Occupied || answer.Verdict == Refused:
-		n.backOff(answer.Verdict == Occupied)
-	default:
-		n.refused = 0
-	}
-	return true, nil
-}
-
-// message is what a bridge is asked to append.
-func message(s *store.Send, epoch uint64) (Message, error) {
-	var body store.Body
-	if err := json.Unmarshal(s.Message.Body, &body); err != nil {
-		return Message{}, launch.Refuse(launch.ErrInternal, "the stored body of a message cannot be read")
-	}
-	inner, ok := bytes.CutPrefix(body.Details, []byte("{"))
-	if !ok {
-		return Message{}, launch.Refuse(launch.ErrInternal, "the stored details of a message are no object")
-	}
-	details := append(make([]byte, 0, len(inner)+len(s.Message.ID)+20), `{"messageId":"`...)
-	details = append(append(details, s.Message.ID...), '"') // an id needs no escapes
-	if len(inner) > 1 {
-		details = append(details, ',')
-	}
-	details = append(details, inner...)
-	return Message{
-		ID: s.Message.ID, Others: s.Others, Intent: s.Message.Intent, Epoch: epoch, Deadline: s.Message.Attempt.Deadline,
-		TriggerTurn: s.Message.Kind.StartsTurn(), CustomType: body.CustomType, Content: body.Content, Details: details,
-	}, nil
-}
-
-// backOff makes the next try wait, longer after each refusal in a row.
-func (n *Conn) backOff(occupied bool) {
-	_, n.last = n.c.o.Store.Clock().Now()
-	n.occupied = occupied
-	n.refused++
 }
 
 // arm makes the connection look again in that time, if it would not earlier.

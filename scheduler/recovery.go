@@ -61,18 +61,17 @@ const maxLapse = time.Minute
 // does.
 func (s *Scheduler) lapse() {
 	l := &s.loop
-	l.deadline = 0
-	for more := true; more; {
-		n, err := do(s.ctx, s, store.Lapse{})
-		if err != nil {
-			s.unread("the deadlines", err)
-			return
-		}
-		more = n >= store.MaxLapse
+	var next launch.Time
+	var err error
+	for n := store.MaxLapse; err == nil && n >= store.MaxLapse; {
+		n, err = do(s.ctx, s, store.Lapse{})
 	}
-	next, err := s.store.Deadline(s.ctx)
-	if err != nil {
+	if err == nil {
+		next, err = s.store.Deadline(s.ctx)
+	}
+	if l.deadline = 0; err != nil {
 		s.unread("the deadlines", err)
+		l.deadline = l.retry // else nobody would look at them again
 		return
 	}
 	if next != 0 {

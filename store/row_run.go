@@ -100,6 +100,7 @@ var stepTable = &Table{
 		{"error_message", "TEXT CHECK ((error_message IS NOT NULL) = (error_code IS NOT NULL))"},
 		{"began_at", "INTEGER NOT NULL"},
 		{"spent_ns", "INTEGER"},
+		{"happened", "INTEGER NOT NULL CHECK (happened = 0 OR outcome <> 1)"},
 		{"at", "INTEGER NOT NULL"},
 	},
 	Indexes: []*Index{stepsLatest},
@@ -123,6 +124,7 @@ func (r *stepRow) Fields(f *Fields) {
 	optText(f, &r.Failure.Message)
 	num(f, &r.Began)
 	opt(f, &r.Spent)
+	flag(f, &r.Happened)
 	num(f, &r.At)
 }
 

@@ -312,7 +312,7 @@ func (x *tx) setChain(k launch.SessionKey, c session.Chain) error {
 }
 
 // world returns what is stored of a session, with the messages named besides
-// the watched ones.
+// the watched ones, and the other issues of their subjects.
 func (x *tx) world(k launch.SessionKey, named ...string) (session.World, error) {
 	s, err := x.session(k)
 	if err != nil {
@@ -322,8 +322,18 @@ func (x *tx) world(k launch.SessionKey, named ...string) (session.World, error) 
 		return session.World{}, err
 	}
 	for _, id := range named {
-		if id != "" && launch.CheckKey("message", id) == nil {
-			if _, err := x.message(id); err != nil {
+		if id == "" || launch.CheckKey("message", id) != nil {
+			continue
+		}
+		m, err := x.message(id)
+		if err != nil {
+			return session.World{}, err
+		}
+		if m == nil || m.Watched {
+			continue
+		}
+		for issue := uint8(1); issue <= session.MaxIssues; issue++ { // all or none are watched
+			if _, err := x.message(session.MessageID(m.Subject, issue)); err != nil {
 				return session.World{}, err
 			}
 		}

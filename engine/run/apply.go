@@ -97,7 +97,7 @@ func (c Settle) apply(ch *change) error {
 	ch.stopClock()
 	ch.stored = true
 	ch.step = Step{Run: r.ID, Node: r.Node, Visit: r.Visit, Attempt: r.Attempt,
-		Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, Began: r.Began, Spent: r.Active.Spent, At: ch.now.Wall}
+		Outcome: c.Outcome, Output: c.Output, Failure: c.Failure, Began: r.Began, Spent: r.Active.Spent, Happened: c.Happened, At: ch.now.Wall}
 	ch.event(Settled).Outcome = c.Outcome
 	r.Steps++
 	if c.Outcome == OK {
@@ -106,7 +106,7 @@ func (c Settle) apply(ch *change) error {
 	if c.Receipt {
 		r.Progress++
 	}
-	if n.retries(c.Outcome, r.Retry) && r.Steps < ch.p.MaxSteps {
+	if !c.Happened && n.retries(c.Outcome, r.Retry) && r.Steps < ch.p.MaxSteps {
 		ch.retry(n)
 		return nil
 	}
@@ -144,6 +144,9 @@ func (ch *change) attempt(n *Node, attempt uint32) {
 }
 
 func (c *Settle) check(n *Node) error {
+	if c.Happened && (n.Kind != Action || c.Outcome == OK) {
+		return n.refuse("only an action that is not ok has happened all the same")
+	}
 	if c.Receipt && n.Kind != Action {
 		return n.refuse("only an action has an effect receipt")
 	}

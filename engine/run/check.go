@@ -79,11 +79,11 @@ func CheckWalk(p *Plan, r Run, steps []Step) error {
 		case s.Attempt <= attempt:
 			return bad(i, "is of an attempt that was over")
 		}
-		c := Settle{Outcome: s.Outcome, Output: s.Output, Failure: s.Failure}
+		c := Settle{Outcome: s.Outcome, Output: s.Output, Failure: s.Failure, Happened: s.Happened}
 		if err := c.check(n); err != nil {
 			return bad(i, err.Error())
 		}
-		if n.retries(s.Outcome, retry) && uint32(i+1) < p.MaxSteps {
+		if !s.Happened && n.retries(s.Outcome, retry) && uint32(i+1) < p.MaxSteps {
 			attempt, retry = s.Attempt, retry+1
 			continue
 		}

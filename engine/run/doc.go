@@ -22,7 +22,8 @@
 //   - run/retry: a node may declare that an execution which ended as failed or
 //     timed_out is tried again in the same visit, a bounded number of times. The
 //     retry is a new attempt; its backoff doubles, up to [MaxBackoff], and the run
-//     waits for it without a worker. The last outcome is routed.
+//     waits for it without a worker. The last outcome is routed. An action that
+//     took effect is never tried again, whatever its outcome.
 //   - run/wait: a node that asks opens one request in an attempt and waits for
 //     it. The attempt keeps its request over interruption and pause; it is settled
 //     only by what becomes of the request, or of its budget.

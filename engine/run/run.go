@@ -43,7 +43,9 @@ type Step struct {
 	Failure launch.SafeError // with Failed and TimedOut
 	Began   launch.Time      // start of the attempt
 	Spent   time.Duration    // of its budget
-	At      launch.Time
+	// Happened is that of the settlement; see [Settle].
+	Happened bool
+	At       launch.Time
 }
 
 // Event says what one accepted command changed. It is comparable and holds no
@@ -70,6 +72,9 @@ type Settle struct {
 	Output  []byte           // with OK, rule run/output
 	Failure launch.SafeError // with Failed and TimedOut
 	Receipt bool             // an effect's receipt is stored with it
+	// Happened says that an action took effect although its outcome is not ok: its
+	// output is lost. It is never retried.
+	Happened bool
 }
 
 // Wait makes the run wait for the request that its current execution opens.

@@ -150,20 +150,11 @@ func (s *story) cancelItself(ctx context.Context) error {
 		return fmt.Sprintf(`{"action":"cancel","runId":%q}`, s.run)
 	}
 	// The open step is put to the model again after a turn without an answer.
-	if _, err := s.until(ctx, "it ends", func(v view.View) bool { return v.Status == view.Cancelled }); err != nil {
-		return err
-	}
-	return s.successor(ctx)
-}
-
-// successor waits until the model is told of the cancel, and counts the messages
-// that tell of an end: one for each run.
-func (s *story) successor(ctx context.Context) error {
-	if _, err := s.until(ctx, "the model is told", func(v view.View) bool { return v.Turn == "" }); err != nil {
+	if _, err := s.until(ctx, "it has ended, and the model is told", func(v view.View) bool { return v.Status == view.Cancelled && v.Turn == "" }); err != nil {
 		return err
 	}
 	s.pi.Wait()
-	told := 0
+	told := 0 // messages that tell of an end
 	for _, e := range s.pi.Branch() {
 		if e.IntentID() != "" {
 			told++

@@ -10,15 +10,14 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// rows reads a file by hand, the columns of each row joined by a space.
-func rows(t *testing.T, db, query string) (all []string) {
-	t.Helper()
+// query reads a file by hand, the columns of each row joined by a space.
+func query(db, sql string) (all []string, err error) {
 	conn, err := sqlite.OpenConn(db, sqlite.OpenReadOnly)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer conn.Close()
-	err = sqlitex.Execute(conn, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err = sqlitex.Execute(conn, sql, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
 		columns := make([]string, s.ColumnCount())
 		for i := range columns {
 			columns[i] = s.ColumnText(i)
@@ -26,8 +25,14 @@ func rows(t *testing.T, db, query string) (all []string) {
 		all = append(all, strings.Join(columns, " "))
 		return nil
 	}})
+	return all, err
+}
+
+func rows(t *testing.T, db, sql string) []string {
+	t.Helper()
+	all, err := query(db, sql)
 	if err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatalf("%s: %v", sql, err)
 	}
 	return all
 }
@@ -74,7 +79,8 @@ func TestStory(t *testing.T) {
 		{"published, by the one run: Rafts are flat boats. They float.", "with what was approved"},
 		{"/workflow restart: Run … is queued again as run …", "a restart is asked for"},
 		{"it asks: waiting at draft", "and begins anew"},
-		{"it ends: cancelled", "the model cancels it in its own turn, which is stopped at once"},
+		{"the model calls cancel: Run … is cancelled.", "the model cancels it in its own turn"},
+		{"it has ended, and the model is told: cancelled", "in a turn that follows"},
 		{"successor turns told, for two runs: 2", "and the model is told of each end once"},
 	} {
 		i := strings.Index(out[at:], want.line)

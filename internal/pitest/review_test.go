@@ -109,7 +109,7 @@ func (w *world) messages(what string) (all []string) {
 	return all
 }
 
-// result returns what a tool call that began with these words came to.
+// result returns what the model's call in a step of a turn came to.
 func (w *world) result(opener string, step int) string {
 	w.t.Helper()
 	r := w.asked("the answer to a call", func(r pitest.Request) bool { return r.Opener == opener && r.Step == step+1 })
@@ -210,7 +210,6 @@ func TestReviewByPerson(t *testing.T) {
 	run := w.start("review")
 	ask := w.open(0, "ask")
 	w.asked("the question", func(r pitest.Request) bool { return asked(r) == ask })
-	w.event(0, "session.turnOpened")
 	w.person(`answer %s {"add":"Ask the ferryman."}`, ask)
 	decide := w.open(0, "decide")
 	w.shown(0, decide)

@@ -245,7 +245,7 @@ func stepRow(node string, visit, attempt int64) *Record {
 	r := &Record{In: tableOf("workflow_steps")}
 	for name, v := range map[string]store.Value{
 		"run_id": blob("run0000000000001"), "node": text(node), "visit": num(visit), "attempt": num(attempt),
-		"outcome": num(2), "error_code": text("c"), "error_message": text("m"), "began_at": num(1), "at": num(visit*10 + attempt),
+		"outcome": num(2), "error_code": text("c"), "error_message": text("m"), "began_at": num(1), "happened": num(0), "at": num(visit*10 + attempt),
 	} {
 		r.Set(name, v)
 	}

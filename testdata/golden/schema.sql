@@ -102,6 +102,7 @@ CREATE TABLE workflow_steps (
   error_message TEXT CHECK ((error_message IS NOT NULL) = (error_code IS NOT NULL)),
   began_at INTEGER NOT NULL,
   spent_ns INTEGER,
+  happened INTEGER NOT NULL CHECK (happened = 0 OR outcome <> 1),
   at INTEGER NOT NULL,
   PRIMARY KEY (run_id, node, visit, attempt)
 ) STRICT, WITHOUT ROWID;
