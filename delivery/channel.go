@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (d *Presenter) look(ctx context.Context) (next time.Duration, err error) {
 			if err == nil {
 				continue
 			}
-			d.o.Log.Warn("a decision is not shown or taken back yet", "channel", d.o.Name, "request", id, "err", err)
+			d.o.Log.Warn("a decision is not shown or taken back yet", "channel", d.o.Name, "request", id, "type", fmt.Sprintf("%T", err)) // its text may quote what is shown
 			if l == nil {
 				l = &delay{}
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
 )
@@ -54,7 +55,18 @@ func (x *tx) recover(l *launchRow, generation uint64) error {
 	if err != nil {
 		return err
 	}
-	return x.applyLaunch(l, launch.RecoverCommand{Generation: generation, Record: rec})
+	if err := x.applyLaunch(l, launch.RecoverCommand{Generation: generation, Record: rec}); err != nil || rec.Status != launch.RecordWaiting {
+		return err
+	}
+	r, err := x.record(l)
+	if err != nil {
+		return err
+	}
+	q, err := x.asked(r)
+	if err != nil || q == nil {
+		return err
+	}
+	return x.contain(l.Session, l.ID, x.promptAgain(q.ID, false))
 }
 
 // proof is what the run's record says about it once its worker is gone. An
@@ -81,7 +93,11 @@ func (x *tx) proof(l *launchRow, lost bool) (launch.Record, error) {
 	case run.Running:
 		rec.Status = launch.RecordRunning
 		if r.Asked { // its answer is validated, or was settled and is taken over
-			break
+			rejected, err := x.unjudged(l, r, lost)
+			if rejected {
+				rec.Status = launch.RecordWaiting
+			}
+			return rec, err
 		}
 		ambiguous, err := x.interrupted(l, r)
 		if err != nil {
@@ -102,6 +118,19 @@ func (x *tx) proof(l *launchRow, lost bool) (launch.Record, error) {
 		rec.Status, rec.Error = launch.RecordFailed, r.Failure
 	}
 	return rec, nil
+}
+
+// unjudged rejects a candidate whose check was lost with its worker once more
+// than it is tried (rule request/validating), so that its run waits on.
+func (x *tx) unjudged(l *launchRow, r *runRow, lost bool) (bool, error) {
+	q, err := x.asked(r)
+	if err != nil || !lost || q.State != request.Validating || q.Tries < request.MaxTries {
+		return false, err
+	}
+	if err := x.applyRequest(q, request.NoVerdict{}); err != nil {
+		return false, err
+	}
+	return true, x.applyRun(l, r, run.Park{Status: run.Waiting}, nil)
 }
 
 // interrupted asks what becomes of the current node's effect, and parks the

@@ -320,15 +320,30 @@ func TestValidation(t *testing.T) {
 		if a := r.lose(); a.State != launch.Parked {
 			t.Fatalf("%+v", a)
 		}
-		r.is("a person has to look", request.Validating, launch.Parked, launch.ParkAttention)
-		r.repeated("meanwhile", c, request.Started, 0)
-		r.repeated("another answer meanwhile", r.act(c.Action, c.Actor, `{"n":3}`), request.Conflict, launch.ErrValidating)
-		carry(r.bed, store.Resume{Run: r.run})
-		if a := r.claim(); !a.Next.Parked {
-			t.Fatalf("a third try: %+v", a)
-		}
 		r.is("not tried for ever", request.Pending, launch.Parked, launch.ParkWaiting)
-		r.repeated("in the end", c, request.Rejected, launch.ErrInvalid)
+		r.repeated("it is rejected unjudged", c, request.Rejected, launch.ErrInvalid)
+		r.repeated("another answer", r.act(c.Action, c.Actor, `{"n":3}`), request.Started, 0)
+		r.claim()
+		if _, err := r.verdict(store.Accepted, ""); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	t.Run("no verdict while paused", func(t *testing.T) {
+		r, c := submitted(t, run.Agent)
+		carry(r.bed, store.Pause{Run: r.run})
+		if n, err := r.verdict(store.NoVerdict, ""); err != nil || !n.Parked {
+			t.Fatalf("the second try waits for the resume: %+v, %v", n, err)
+		}
+		r.is("paused", request.Validating, launch.Parked, launch.ParkPaused)
+		carry(r.bed, store.Resume{Run: r.run})
+		if a := r.claim(); a.Next.Candidate == nil {
+			t.Fatalf("%+v", a)
+		}
+		if _, err := r.verdict(store.Accepted, ""); err != nil {
+			t.Fatal(err)
+		}
+		r.repeated("after all", c, request.Adopted, 0)
 	})
 
 	t.Run("released by a closing host", func(t *testing.T) {

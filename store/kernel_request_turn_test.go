@@ -486,3 +486,19 @@ func TestTimeoutInTheActiveTurn(t *testing.T) {
 		t.Errorf("the intent is resolved by %s", i.Resolution)
 	}
 }
+
+// A turn that begins when its request is answered already is told to stop, and
+// holds nothing up: the run goes on at once, however long the turn takes to end.
+func TestTurnOfAnAnsweredRequest(t *testing.T) {
+	r := asking(t, then(planOf(run.Checkpoint), run.Node{Path: "after", Kind: run.Compute}))
+	m := r.send(r.session)
+	if got := r.answer(); got.Outcome != request.Taken {
+		t.Fatalf("%+v", got)
+	}
+	if seen := r.begin(r.session, m.ID); seen.Abort != m.ID {
+		t.Fatalf("the turn goes on: %+v", seen)
+	}
+	if a := r.claim(); a.Next.Node != "after" {
+		t.Errorf("the run waits for the turn: %+v", a)
+	}
+}

@@ -194,6 +194,9 @@ func (x *tx) takeOver(l *launchRow, r *runRow, q *requestRow, p *run.Plan) (Next
 		settle.Failure = launch.NewSafeError(q.Why, "node "+r.Node+" "+expiredText(q.Why))
 		return x.settleNode(l, r, p, settle)
 	case request.Validating:
+		if l.Paused { // its next try is after the resume
+			break
+		}
 		if err := x.applyRequest(q, request.Try{}); err != nil {
 			return Next{}, err
 		}

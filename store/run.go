@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"example.com/piworkflows/engine/effect"
+	"example.com/piworkflows/engine/request"
 	"example.com/piworkflows/engine/run"
 	"example.com/piworkflows/launch"
 )
@@ -187,7 +188,13 @@ func (x *tx) waits(l *launchRow, s *sessionRow) (string, error) {
 		return "", nil
 	}
 	m, err := x.message(s.Abort)
-	if err != nil || m == nil || m.Run != l.ID {
+	if err != nil || m == nil || m.Run != l.ID || m.Request == "" {
+		return "", err
+	}
+	// The turn of an attempt that timed out may still act; one whose request was
+	// answered before it began is of no consequence.
+	q, err := x.request(m.Request)
+	if err != nil || q == nil || q.State != request.Expired {
 		return "", err
 	}
 	return "its last turn is being stopped", nil
