@@ -422,9 +422,9 @@ func TestValidationNeedsASlot(t *testing.T) {
 	})
 }
 
-// A host that is lost while it judges is replaced once. After a second loss a
-// person is asked, and then the answer is rejected unjudged; the next one is
-// judged afresh.
+// A host that is lost while it judges is replaced once. After a second loss
+// the answer is rejected unjudged, without a person, and the next one is judged
+// afresh.
 func TestTakeoverWhileValidating(t *testing.T) {
 	bubble(t, func(t *testing.T, f *file) {
 		var judged probe
@@ -452,10 +452,9 @@ func TestTakeoverWhileValidating(t *testing.T) {
 		lose()
 		f.wantState(twice, launch.Running)
 		lose()
-		if l := f.wantState(twice, launch.Parked); l.Attention != launch.NoProgress {
+		if l := f.wantState(twice, launch.Parked); l.Attention != launch.NoAttention {
 			t.Errorf("after two losses it is parked for %s", l.Attention)
 		}
-		do(t, p.store, store.Resume{Run: twice})
 		q := f.asked(twice, "ask")
 		if q.State != requests.Pending || q.Rejection == "" {
 			t.Errorf("the request is %s, rejected for %q", q.State, q.Rejection)
