@@ -329,6 +329,25 @@ func TestValidation(t *testing.T) {
 		}
 	})
 
+	t.Run("the next answer's claim is lost too", func(t *testing.T) {
+		r, c := submitted(t, run.Agent)
+		r.lose()
+		r.lose()
+		r.repeated("another answer", r.act(c.Action, c.Actor, `{"n":3}`), request.Started, 0)
+		r.claim()
+		if a := r.lose(); a.State != launch.Parked {
+			t.Fatalf("relaunched again without progress: %+v", a)
+		}
+		r.is("a person has to look", request.Validating, launch.Parked, launch.ParkAttention)
+		carry(r.bed, store.Resume{Run: r.run})
+		if a := r.claim(); string(a.Next.Candidate) != `{"n":3}` {
+			t.Fatalf("%+v", a)
+		}
+		if _, err := r.verdict(store.Accepted, ""); err != nil {
+			t.Fatal(err)
+		}
+	})
+
 	t.Run("no verdict while paused", func(t *testing.T) {
 		r, c := submitted(t, run.Agent)
 		carry(r.bed, store.Pause{Run: r.run})

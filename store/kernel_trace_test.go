@@ -124,14 +124,18 @@ func (tr *trace) check(k *kernel, c, answer any, before, after store.All, events
 		case launch.EvResumed:
 			tr.paused[e.Run], tr.relaunch[e.Run] = false, 0
 		case launch.EvRecovered:
-			if l.State == launch.Queued || e.To == "queued" {
+			switch p := progressOf(after, e.Run); {
+			case l.State == launch.Queued || e.To == "queued":
 				if tr.requeued[e.Run]++; tr.requeued[e.Run] > 2 {
 					bad("RelaunchBounded", "run %s returned to queued by expiry %d times", e.Run, tr.requeued[e.Run])
 				}
-			} else if p := progressOf(after, e.Run); p > tr.progress[e.Run] {
+			case p > tr.progress[e.Run]:
 				tr.progress[e.Run], tr.relaunch[e.Run] = p, 0
-			} else if tr.relaunch[e.Run]++; tr.relaunch[e.Run] > 1 && e.Why == "due" {
-				bad("RelaunchBounded", "run %s is relaunched again without progress", e.Run)
+			case e.Why == launch.ParkWaiting.String(): // for an answer, which relaunches it
+			default:
+				if tr.relaunch[e.Run]++; tr.relaunch[e.Run] > 1 && e.Why == launch.ParkDue.String() {
+					bad("RelaunchBounded", "run %s is relaunched again without progress", e.Run)
+				}
 			}
 		case launch.EvDone, launch.EvFailed:
 			want := 1
